@@ -4,7 +4,7 @@
 # missing, with the command that installs it on four distributions, and fails.
 #
 #   tests/setup.sh        everything that `make test` and `make bench` need
-#   tests/setup.sh soak   also all programs of the zoo (`tests/src/zoo/table.rs`), and debootstrap for packaging/chroots.sh
+#   tests/setup.sh soak   also all programs of the zoo (`tests/src/zoo/table.rs`), and debootstrap and lintian for releases
 #   tests/setup.sh demo   only what `make` and `make demo` need
 set -eu
 
@@ -48,7 +48,7 @@ find_missing() {
         fi
     done
     if [ "$what" = soak ] && command -v dpkg-query >/dev/null 2>&1; then
-        for package in $zoo debootstrap; do has_package "$package" || echo "$package"; done
+        for package in $zoo debootstrap lintian; do has_package "$package" || echo "$package"; done
     fi
 }
 

@@ -1,7 +1,7 @@
 // Accessibility: axe-core, keyboard, light and dark, from 1280 pixels to 4K.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { check, equal, go, has, holds, serve, settled, trace, visit } from "./harness.mjs";
+import { check, equal, go, has, holds, press, serve, settled, trace, visit } from "./harness.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const server = await serve([trace("orders"), trace("base"), trace("longer")]);
@@ -36,14 +36,11 @@ for (const theme of ["light", "dark"]) {
 await check("everything by keyboard: timeline, tabs, tables, flame graph, menus", async () => {
   await page.emulateMedia({ colorScheme: "light" });
   await go(page, "#/summary");
-  await page.keyboard.press("t");
-  await page.keyboard.press("ArrowRight");
-  await page.keyboard.press("Enter");
+  await press(page, "t", "ArrowRight", "Enter");
   await page.waitForFunction(() => location.hash.includes("at="));
   await page.keyboard.press("Escape");
   await page.waitForFunction(() => !location.hash.includes("at="));
-  await page.keyboard.press("Shift+ArrowRight");
-  await page.keyboard.press("Shift+ArrowRight");
+  await press(page, "Shift+ArrowRight", "Shift+ArrowRight");
   await page.waitForFunction(() => location.hash.includes("from="));
   await page.keyboard.press("Escape");
   await page.locator("#tab-summary").focus();
@@ -51,8 +48,7 @@ await check("everything by keyboard: timeline, tabs, tables, flame graph, menus"
   await page.waitForFunction(() => location.hash.startsWith("#/flame"));
   await settled(page);
   await page.locator(".flame-paper").focus();
-  await page.keyboard.press("ArrowDown");
-  await page.keyboard.press("ArrowDown");
+  await press(page, "ArrowDown", "ArrowDown");
   await page.waitForFunction(() => document.querySelector(".said")?.textContent?.includes("of the total"));
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => location.hash.includes("zoom="));

@@ -1,5 +1,5 @@
-// Measures the page and prints a table. It passes or fails nothing. `node bench.mjs FOLDER` with HEAPTRACK_BIN; FOLDER has demo, python, compiler and
-// large.htz.
+// Measures the page and prints a table with each value beside its limit. It does not fail if a value exceeds its limit. Run it as `node bench.mjs FOLDER`,
+// with the path of heaptrack in HEAPTRACK_BIN. FOLDER must contain demo.htz, python.htz, compiler.htz and large.htz.
 //
 // Chromium is already running and has shown the page once, so its own start is not measured. Everything from the start of `heaptrack analyze` on is measured.
 import { readFileSync } from "node:fs";

@@ -255,7 +255,7 @@ await check("B15 exports, dark and light, help in place", async () => {
   has(await page.locator("dialog").innerText(), "a leak");
   await page.keyboard.press("Escape");
 });
-await check("B16 sorted by the cost at hand, honest bars, one sort of units, numbers to the right", async () => {
+await check("B16 sorted by the cost at hand, honest bars, one kind of units, numbers to the right", async () => {
   await go(page, "#/callers?fn=main");
   const rest = await page.locator('[aria-label="Callees of main"] .grid-row .heat').evaluateAll((list) => list.map((one) => one.style.width));
   holds(new Set(rest).size > 2, `bars differ: ${rest}`);

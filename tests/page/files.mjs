@@ -22,7 +22,7 @@ await check("an empty, a foreign, a missing file and a folder are refused with a
   unlinkSync(empty);
   unlinkSync(foreign);
 });
-await check("a cut file is shown up to there, and says so", async () => {
+await check("a truncated file is shown up to its end, and the page says that it is not finished", async () => {
   const cut = join(traces, "x-cut.dat");
   const whole = readFileSync(trace("orders"));
   writeFileSync(cut, whole.subarray(0, Math.floor(whole.length * 0.6)));
@@ -32,7 +32,7 @@ await check("a cut file is shown up to there, and says so", async () => {
   await settled(page);
   has(await page.locator(".note").first().innerText(), "not finished");
   has(await page.locator(".facts").innerText(), "not finished");
-  holds((await page.locator(".figure").first().innerText()) !== "0 B", "what there is is shown");
+  holds((await page.locator(".figure").first().innerText()) !== "0 B", "the part that could be read is shown");
   await page.close();
   server.child.kill();
   unlinkSync(cut);

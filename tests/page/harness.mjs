@@ -120,6 +120,11 @@ export const go = async (page, hash) => {
   await settled(page);
 };
 
+/** Presses keys one after the other. */
+export const press = async (page, ...keys) => {
+  for (const key of keys) await page.keyboard.press(key);
+};
+
 /** Waits until no request is open and none was made during several frames in a row. */
 export const settled = (page) =>
   page.evaluate(

@@ -6,7 +6,7 @@ const page = await visit(server.url);
 await settled(page);
 const list = (label) => page.locator(`section[aria-label="${label}"]`);
 
-await check("the leak: who, how many, does it grow, and what is only a cache", async () => {
+await check("the leak: its function, its blocks, whether it grows, and what is only a cache", async () => {
   const judged = list("Not freed: leak or not?");
   const [first] = await judged.locator(".entry").allInnerTexts();
   has(first, "leaky::makeToken");

@@ -1,7 +1,7 @@
 // List A of the reference: everything that KDE's GUI can do.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { check, equal, go, has, holds, print, rows, serve, settled, shots, trace, traces, visit } from "./harness.mjs";
+import { check, equal, go, has, holds, press, print, rows, serve, settled, shots, trace, traces, visit } from "./harness.mjs";
 
 const server = await serve([trace("orders"), trace("base")]);
 const page = await visit(server.url);
@@ -282,15 +282,13 @@ await check("A19 keyboard, panes, remembered layout", async () => {
   await page.waitForFunction(() => location.hash.startsWith("#/bottom-up"));
   await settled(page);
   await page.locator('[aria-label="Bottom-up tree"]').focus();
-  await page.keyboard.press("ArrowDown");
-  await page.keyboard.press("Enter");
+  await press(page, "ArrowDown", "Enter");
   await page.waitForFunction(() => location.hash.startsWith("#/callers"));
   await settled(page);
   const pane = page.locator(".pane");
   const tall = (await pane.boundingBox()).height;
   await page.locator(".splitter").first().focus();
-  await page.keyboard.press("ArrowDown");
-  await page.keyboard.press("ArrowDown");
+  await press(page, "ArrowDown", "ArrowDown");
   holds((await pane.boundingBox()).height > tall + 30, "resized by keyboard");
   await page.reload();
   await page.waitForSelector(".pane");

@@ -14,7 +14,7 @@ await settled(page);
 const end = print("timeline", trace("orders")).range.to_ns;
 const border = (slice) => Math.floor((end * slice) / 256);
 
-await check("it is one file that asks nobody and runs only its own script", async () => {
+await check("it is one file that makes no request and runs only its own script", async () => {
   const html = readFileSync(file, "utf8");
   holds(/script-src 'sha256-[^']+'; style-src 'sha256-/.test(html), "policy");
   holds(!html.includes("unsafe-inline") && !html.includes("connect-src"), "strict");

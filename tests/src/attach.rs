@@ -4,7 +4,7 @@
 use crate::folder::Folder;
 use crate::process::{self, wait_for};
 use crate::report::Report;
-use crate::run::heaptrack;
+use crate::run::{heaptrack, with_default_signals};
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -175,9 +175,8 @@ pub struct Ended {
 
 /// `heaptrack` with the environment that tests use.
 pub fn command(arguments: &[impl AsRef<OsStr>]) -> Command {
-    let mut command = Command::new("/usr/bin/env");
-    command.arg("--default-signal=HUP,INT,QUIT,TERM").arg(heaptrack()).args(arguments);
-    command.env("PATH", "/nowhere").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut command = with_default_signals(heaptrack());
+    command.args(arguments).env("PATH", "/nowhere").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command
 }
 
@@ -223,6 +222,12 @@ impl Session {
         ended
     }
 
+    /// Kills the recorder, which then cannot put anything back.
+    pub fn kill(self) -> Ended {
+        process::signal("KILL", &[self.pid()]);
+        self.wait()
+    }
+
     pub fn wait(mut self) -> Ended {
         self.text.read_to_string(&mut self.said).expect("text");
         let code = process::code(self.recorder.wait().expect("can be waited for"));
@@ -258,6 +263,13 @@ pub fn refusal(pid: u32) -> (i32, String) {
 pub fn detach(pid: u32) -> (i32, String) {
     let output = command(&["detach".to_owned(), pid.to_string()]).output().expect("heaptrack can be run");
     (process::code(output.status), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Asserts that `heaptrack detach PID` succeeds, and returns its message.
+pub fn assert_detaches(pid: u32) -> String {
+    let (code, text) = detach(pid);
+    assert_eq!(code, 0, "{text}");
+    text
 }
 
 /// The descendant of `parent` that runs `program`.

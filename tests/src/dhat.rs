@@ -57,14 +57,11 @@ pub fn run_with(program: &Program, input: &str) -> Dhat {
 
 fn counts(point: &Value) -> Counts {
     let number = |name: &str| point[name].as_u64().unwrap_or_else(|| panic!("no {name} in {point}"));
-    Counts {
-        allocations: number("tbk"),
-        allocated_bytes: number("tb"),
-        peak_allocations: number("gbk"),
-        peak_bytes: number("gb"),
-        leaked_allocations: number("ebk"),
-        leaked_bytes: number("eb"),
-    }
+    // In total, at the global maximum, and at the end: the number of blocks, then their bytes.
+    let [allocations, allocated_bytes] = ["tbk", "tb"].map(number);
+    let [peak_allocations, peak_bytes] = ["gbk", "gb"].map(number);
+    let [leaked_allocations, leaked_bytes] = ["ebk", "eb"].map(number);
+    Counts { allocations, allocated_bytes, peak_allocations, peak_bytes, leaked_allocations, leaked_bytes }
 }
 
 impl Counts {

@@ -3,7 +3,7 @@
 //! The grammar is that of the original (see docs/heaptrace.md). A line that does not fit fails the test.
 use crate::folder::Folder;
 use crate::process;
-use crate::run::heaptrack;
+use crate::run::{heaptrack, with_default_signals};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -78,9 +78,8 @@ impl Heaptrace {
         Heaptrace { words, environment: Vec::new() }
     }
 
-    pub fn arg(mut self, word: impl AsRef<OsStr>) -> Self {
-        self.words.push(word.as_ref().to_owned());
-        self
+    pub fn arg(self, word: impl AsRef<OsStr>) -> Self {
+        self.args([word])
     }
 
     pub fn args<A: AsRef<OsStr>>(mut self, words: impl IntoIterator<Item = A>) -> Self {
@@ -99,9 +98,8 @@ impl Heaptrace {
     }
 
     pub fn command(&self) -> Command {
-        let mut command = Command::new("env");
-        command.arg("--default-signal=HUP,INT,QUIT,TERM,USR1,USR2").arg(heaptrack()).arg("heaptrace");
-        command.args(&self.words).env_remove("LD_PRELOAD").env_remove("NODE_EXTRA_CA_CERTS");
+        let mut command = with_default_signals(heaptrack());
+        command.arg("heaptrace").args(&self.words).env_remove("LD_PRELOAD").env_remove("NODE_EXTRA_CA_CERTS");
         command.envs(self.environment.iter().cloned());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

@@ -134,6 +134,20 @@ impl Report {
         let same = |site: &Site| site.allocations > 0 && site.allocated_bytes == site.allocations * bytes;
         sum(self.sites().iter().filter(|site| same(site)))
     }
+
+    /// The number of blocks of `bytes` that were allocated, and the number of these that were never freed.
+    pub fn counts(&self, bytes: u64) -> (u64, u64) {
+        let blocks = self.of_size(bytes);
+        (blocks.allocations, blocks.leaked_allocations)
+    }
+
+    /// The entries of the JSON list `allocations` that requested only blocks of `bytes`, with all their fields.
+    pub fn entries_of_size(&self, bytes: u64) -> Vec<&Value> {
+        let number =
+            |entry: &Value, name: &str| entry[name].as_u64().unwrap_or_else(|| panic!("no `{name}` in {entry}"));
+        let is_it = |entry: &&Value| number(entry, "allocated_bytes") == number(entry, "allocations") * bytes;
+        self.json["allocations"].as_array().expect("a list of allocations").iter().filter(is_it).collect()
+    }
 }
 
 /// Adds up the costs of sites. The frames are those of the first site.

@@ -46,9 +46,10 @@ pub fn heaptrack() -> PathBuf {
     path
 }
 
-/// If the tests run in the background, SIGINT and other signals are ignored, and programs would inherit that.
-fn with_default_signals(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new("env");
+/// If the tests run in the background, SIGINT and other signals are ignored, and programs would inherit that. The process
+/// that is started becomes `program`, so its pid is the program's.
+pub fn with_default_signals(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("/usr/bin/env");
     command.arg("--default-signal=HUP,INT,QUIT,TERM,USR1,USR2").arg(program);
     command
 }
@@ -70,9 +71,8 @@ impl Program {
         Self::new(crate::targets::target(name))
     }
 
-    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
-        self.arguments.push(argument.as_ref().to_owned());
-        self
+    pub fn arg(self, argument: impl AsRef<OsStr>) -> Self {
+        self.args([argument])
     }
 
     pub fn args<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
@@ -159,6 +159,15 @@ impl Running {
     /// Waits until the recorded process runs `program`, and returns its pid.
     pub fn target(&self, program: &Program) -> u32 {
         process::target_of(self.pid(), Path::new(&program.path))
+    }
+
+    /// The same, once heaptrack's library is mapped in the process.
+    pub fn target_with_library(&self, program: &Program) -> u32 {
+        let pid = self.target(program);
+        process::wait_for("the library", || {
+            std::fs::read_to_string(format!("/proc/{pid}/maps")).ok().filter(|maps| maps.contains("memfd:heaptrack"))
+        });
+        pid
     }
 
     pub fn folder(&self) -> &Folder {

@@ -1,4 +1,4 @@
-//! How much work a test does: the full counts with `HEAPTRACK_SOAK=1`, a tenth otherwise.
+//! How many repetitions a test makes: all of them with `HEAPTRACK_SOAK=1`, a tenth otherwise.
 
 pub fn soak() -> bool {
     std::env::var_os("HEAPTRACK_SOAK").is_some_and(|value| value == "1")

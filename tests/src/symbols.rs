@@ -1,5 +1,6 @@
 //! Names for frames from binutils' `nm`, which is independent of our own symbol reader.
 use crate::report::{Frame, Site, real};
+use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
@@ -46,4 +47,21 @@ pub fn line_of(source: &Path, name: &str) -> u64 {
     let text = std::fs::read_to_string(source).expect("a source");
     let is_it = |line: &str| line.split("line: ").nth(1).is_some_and(|rest| rest.trim_end_matches(" */") == name);
     text.lines().position(is_it).unwrap_or_else(|| panic!("no line {name}")) as u64 + 1
+}
+
+/// Asserts that the frames of `takeSome` in `tests/targets/addon.js` have their file and line, and that most of its
+/// calls have such a frame. `sites` are the entries of a JSON report for the addon's blocks.
+pub fn assert_script_is_named(sites: &[&Value]) {
+    let source = crate::targets::sources().join("addon.js");
+    let mut compiled = 0;
+    for site in sites {
+        let frames = site["frames"].as_array().expect("frames");
+        if let Some(script) = frames.iter().find(|frame| frame["function"] == "takeSome") {
+            assert_eq!(script["line"], line_of(&source, "takeSome"));
+            assert_eq!(script["file"], *source.to_string_lossy());
+            assert_eq!((&script["module"], &script["class"]), (&Value::Null, &Value::from("program")));
+            compiled += site["allocations"].as_u64().expect("a number");
+        }
+    }
+    assert!(compiled > 1000, "only {compiled} calls have their JavaScript function");
 }

@@ -154,10 +154,11 @@ struct Run {
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub allocations: u64,
-    /// The shares of the allocations whose stack ends at the root of a thread, and at an end that the table explains.
+    /// The share of the allocations whose stack ends at the root of a thread.
     pub at_root: f64,
+    /// The share of the allocations whose stack ends at a place that `Animal::ends` explains.
     pub explained: f64,
-    /// All other ends. There should be none.
+    /// The places where all other stacks end. There should be none.
     pub others: Vec<(String, u64)>,
     /// The reasons of those explained ends that occurred.
     pub reasons: Vec<&'static str>,

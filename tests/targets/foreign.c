@@ -14,11 +14,7 @@ NOINLINE void mi_free(void *block) { KEEP(block); }
 
 int main(void) {
     for (int i = 0; i < 100; i++) mi_free(mi_malloc_aligned(100, 16));
-    for (int i = 0; i < 10; i++) {
-        void *block = malloc(7001);
-        KEEP(block);
-        free(block);
-    }
+    for (int i = 0; i < 10; i++) ALLOCATE_AND_FREE(7001);
     say("done\n");
     return 0;
 }

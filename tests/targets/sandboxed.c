@@ -24,11 +24,7 @@ int main(void) {
     struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 1;
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 2;
-    for (int i = 0; i < 1000000; i++) {
-        void *made = malloc(90);
-        KEEP(made);
-        free(made);
-    }
+    for (int i = 0; i < 1000000; i++) ALLOCATE_AND_FREE(90);
     say("sandboxed done\n");
     return 0;
 }

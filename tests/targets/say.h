@@ -17,6 +17,13 @@ __attribute__((format(printf, 1, 2), unused)) static void say(const char *format
 
 /* The compiler may remove a malloc whose result is never used. */
 #define KEEP(pointer) __asm__ volatile("" : : "r"(pointer) : "memory")
+/* A block that is freed at once. The file that uses it includes stdlib.h. */
+#define ALLOCATE_AND_FREE(bytes)      \
+    do {                              \
+        void *made_ = malloc(bytes);  \
+        KEEP(made_);                  \
+        free(made_);                  \
+    } while (0)
 #define NOINLINE __attribute__((noinline, noclone))
 /* Keeps a call a call. Without something after it, -O2 would make it a tail call, and its frame would be missing. */
 #define FRAME() __asm__ volatile("" : : : "memory")

@@ -14,11 +14,7 @@ NOINLINE static void deeper(int depth) {
     if (depth < 4) {
         deeper(depth + 1);
     } else {
-        for (int i = 0; i < 5; i++) {
-            void *made = malloc(300);
-            KEEP(made);
-            free(made);
-        }
+        for (int i = 0; i < 5; i++) ALLOCATE_AND_FREE(300);
     }
     FRAME();
 }

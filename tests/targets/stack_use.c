@@ -4,15 +4,10 @@
  * depths, so that both remembered and new stacks occur. With an argument it first waits for a byte on stdin. */
 #define _GNU_SOURCE
 #include <stdlib.h>
-#include <string.h>
-#include <ucontext.h>
+#include "painted_stack.h"
 #include "say.h"
 
-#define SIZE 65536
-static char stack[SIZE] __attribute__((aligned(16)));
-static ucontext_t home, there;
 static int depth_wanted;
-static char *lowest_sp;
 static size_t most;
 
 NOINLINE static void call(int depth) {
@@ -43,17 +38,9 @@ int main(int argc, char **argv) {
         call(3);
     }
     for (int i = 0; i < 200; i++) {
-        memset(stack, 0xa5, SIZE);
         depth_wanted = i;
-        getcontext(&there);
-        there.uc_stack.ss_sp = stack;
-        there.uc_stack.ss_size = SIZE;
-        there.uc_link = &home;
-        makecontext(&there, body, 0);
-        swapcontext(&home, &there);
-        char *paint = stack;
-        while (*paint == (char)0xa5) paint++;
-        if (i > 0 && (size_t)(lowest_sp - paint) > most) most = (size_t)(lowest_sp - paint);
+        size_t used = stack_used_by(body);
+        if (i > 0 && used > most) most = used;
     }
     say("bytes=%zu\n", most);
     return 0;

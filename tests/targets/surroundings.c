@@ -83,7 +83,8 @@ static void limits(void) {
     umask(mask);
 }
 
-/* What other processes see of this one: the kernel's copy, up to the zeros at its end. */
+/* The environment as other processes see it, in /proc/PID/environ. Zeros at its end are not counted, because the
+ * capture library overwrites its own variables, which come last, with zeros. */
 static void kernels_copy(void) {
     static char text[1 << 21];
     int file = open("/proc/self/environ", O_RDONLY);

@@ -2,15 +2,9 @@
  * filled with a pattern, makes the call, and counts the bytes that still have the pattern. Prints `bytes=N`. */
 #define _GNU_SOURCE
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <ucontext.h>
+#include "painted_stack.h"
 #include "say.h"
-
-#define SIZE 65536
-static char stack[SIZE] __attribute__((aligned(16)));
-static ucontext_t home, there;
-static char *lowest_sp;
 
 static void body(void) {
     char here;
@@ -25,16 +19,7 @@ int main(void) {
     KEEP(first);
     pid_t pid = fork();
     if (pid == 0) {
-        memset(stack, 0xa5, SIZE);
-        getcontext(&there);
-        there.uc_stack.ss_sp = stack;
-        there.uc_stack.ss_size = SIZE;
-        there.uc_link = &home;
-        makecontext(&there, body, 0);
-        swapcontext(&home, &there);
-        char *paint = stack;
-        while (*paint == (char)0xa5) paint++;
-        say("bytes=%zu\n", (size_t)(lowest_sp - paint));
+        say("bytes=%zu\n", stack_used_by(body));
         _exit(0);
     }
     int status = 0;

@@ -1,5 +1,7 @@
-/* Starts 200 programs by vfork and exec with an environment of its own, and prints by how many
- * pages its memory has grown. exec PROGRAM ARGS...: instead, a child of fork executes PROGRAM. */
+/* Without arguments: starts /bin/true 200 times by vfork and execve, each time with an environment
+ * that has only one variable. Prints by how many pages its own memory has grown meanwhile.
+ * With the arguments "exec PROGRAM ARGS...": forks a child, which executes PROGRAM. Exits with the
+ * child's code. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>

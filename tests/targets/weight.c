@@ -12,9 +12,7 @@ NOINLINE static void deeper(int depth) {
     if (depth > 0) {
         deeper(depth - 1);
     } else {
-        void *made = malloc(32);
-        KEEP(made);
-        free(made);
+        ALLOCATE_AND_FREE(32);
     }
     FRAME();
 }

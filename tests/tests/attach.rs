@@ -1,41 +1,42 @@
 //! Attaching to running programs. Every call is counted, nothing of heaptrack stays, and the program does not notice.
-use heaptrack_tests::attach::{Session, Target, cycle, detach};
+use heaptrack_tests::attach::{Session, Target, assert_detaches, cycle};
 use heaptrack_tests::phases::{self, assert_rounds, counts_are_exact, finishes};
 use heaptrack_tests::process::{self, signal, wait_for};
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Report, kde};
 use std::process::Command;
 
+/// Every program counts exactly and ends as it would have alone.
+fn all_are_exact<const N: usize>(names: [&str; N]) {
+    for name in names {
+        finishes(counts_are_exact(Target::start(name, &["2"])));
+    }
+}
+
 #[test]
 fn a_dynamic_program() {
-    finishes(counts_are_exact(Target::start("attach_phases", &["2"])));
+    all_are_exact(["attach_phases"]);
 }
 
 #[test]
 fn static_programs() {
-    for name in ["attach_phases_static", "attach_phases_static_pie", "attach_phases_no_pie"] {
-        finishes(counts_are_exact(Target::start(name, &["2"])));
-    }
+    all_are_exact(["attach_phases_static", "attach_phases_static_pie", "attach_phases_no_pie"]);
 }
 
 #[test]
 fn musl_programs() {
-    for name in ["attach_phases_musl", "attach_phases_musl_static"] {
-        finishes(counts_are_exact(Target::start(name, &["2"])));
-    }
+    all_are_exact(["attach_phases_musl", "attach_phases_musl_static"]);
 }
 
 #[test]
 fn other_allocators() {
-    for name in ["attach_phases_jemalloc", "attach_phases_tcmalloc", "attach_phases_mimalloc"] {
-        finishes(counts_are_exact(Target::start(name, &["2"])));
-    }
+    all_are_exact(["attach_phases_jemalloc", "attach_phases_tcmalloc", "attach_phases_mimalloc"]);
 }
 
 /// The library's functions call libc's, which are patched as well. Each call must still be counted once.
 #[test]
 fn a_library_before_the_allocator() {
-    finishes(counts_are_exact(Target::start("attach_phases_wrap", &["2"])));
+    all_are_exact(["attach_phases_wrap"]);
 }
 
 #[test]
@@ -108,8 +109,7 @@ fn a_name_that_ends_in_zst_is_written_in_kdes_format() {
     // If heaptrack is killed, the part that was recorded stays.
     let mut session = Session::to("trace.zst", target.pid, &[]);
     assert!(session.wait_until_attached());
-    signal("KILL", &[session.pid()]);
-    assert_eq!(session.wait().folder.names(), ["trace.zst.htz"]);
+    assert_eq!(session.kill().folder.names(), ["trace.zst.htz"]);
     finishes(target);
 }
 
@@ -120,8 +120,7 @@ fn detach_tells_the_recorder_to_end() {
     for _ in 0..5 {
         let session = Session::attach(target.pid, &["--no-symbols"]);
         assert_eq!(target.tell("7"), "done 7");
-        let (code, text) = detach(target.pid);
-        assert_eq!(code, 0, "{text}");
+        assert_detaches(target.pid);
         let ended = session.wait();
         assert_eq!(ended.code, 0, "{}", ended.text);
         assert!(!ended.text.contains("could be put back"), "{}", ended.text);
@@ -135,20 +134,14 @@ fn detach_puts_right_what_a_killed_recorder_left() {
     let mut target = Target::start("attach_phases", &["2"]);
     assert_eq!(target.tell("1"), "done 1");
     let code = target.code();
-    let session = Session::attach(target.pid, &["--no-symbols"]);
-    signal("KILL", &[session.pid()]);
-    assert_eq!(session.wait().code, 137);
+    assert_eq!(Session::attach(target.pid, &["--no-symbols"]).kill().code, 137);
     assert_ne!(target.code(), code, "the patches are there");
     assert_eq!(target.tell("20000"), "done 20000", "the program does not wait for a dead recorder");
-    let (status, text) = detach(target.pid);
-    assert_eq!(status, 0, "{text}");
+    assert_detaches(target.pid);
     assert_eq!(target.code(), code);
     assert!(!target.maps().contains("memfd:heaptrack"));
-    let (status, text) = detach(target.pid);
-    assert_eq!(
-        (status, text.as_str()),
-        (0, &*format!("heaptrack: detached from {}, 0 functions put back\n", target.pid))
-    );
+    let expected = format!("heaptrack: detached from {}, 0 functions put back\n", target.pid);
+    assert_eq!(assert_detaches(target.pid), expected);
     finishes(counts_are_exact(target));
 }
 

@@ -89,22 +89,22 @@ fn four_threads_that_do_nothing_but_allocate() {
     });
 }
 
-#[test]
-fn python_with_threads() {
+/// Attaches to a script of `tests/targets` many times, and asserts that it computes the right result.
+fn script_goes_on(interpreter: &str, script: &str, count: u64) {
     let _alone = alone();
-    let script = sources().join("attach_threads.py");
-    let target = ready(Target::spawn(Command::new("/usr/bin/python3").arg(script)));
-    many(&target, cycles(300), |_| ());
+    let target = ready(Target::spawn(Command::new(interpreter).arg(sources().join(script))));
+    many(&target, count, |_| ());
     right(target);
 }
 
 #[test]
+fn python_with_threads() {
+    script_goes_on("/usr/bin/python3", "attach_threads.py", cycles(300));
+}
+
+#[test]
 fn node_with_workers() {
-    let _alone = alone();
-    let script = sources().join("attach_worker.js");
-    let target = ready(Target::spawn(Command::new("node").arg(script)));
-    many(&target, cycles(200), |_| ());
-    right(target);
+    script_goes_on("node", "attach_worker.js", cycles(200));
 }
 
 #[test]

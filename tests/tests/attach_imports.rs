@@ -1,8 +1,7 @@
 //! `libshort.so`, an allocator whose entry points cannot be patched. Its functions are hooked in the import tables of
 //! the modules that call them.
-use heaptrack_tests::attach::{Session, Target, cycle, detach};
+use heaptrack_tests::attach::{Session, Target, assert_detaches, cycle};
 use heaptrack_tests::phases::{self, assert_rounds, counts_are_exact, finishes};
-use heaptrack_tests::process::signal;
 
 #[test]
 fn counts_are_exact_when_only_imports_are_hooked() {
@@ -47,7 +46,8 @@ fn functions_that_cannot_be_patched_are_named() {
     assert!(!told.contains("realloc"), "its entry is patched: {told}");
 }
 
-/// A program calls its own functions directly, so hooks in import tables would see almost no call.
+/// The allocator that cannot be patched is part of the program here. A program calls its own functions directly, so
+/// hooks in import tables would see almost no call. heaptrack does not hook the allocator, and says so.
 #[test]
 fn a_program_with_such_entries_of_its_own() {
     let mut target = Target::start("attach_short_program", &[]);
@@ -55,7 +55,7 @@ fn a_program_with_such_entries_of_its_own() {
     let ended = cycle(target.pid, "0s");
     assert_eq!(ended.code, 0, "{}", ended.text);
     let told = "attach_short_program cannot be patched: it jumps into its own first instructions, and no module imports \
-                it: what does not come down to another allocator is not recorded\n";
+                it: a call of it is recorded only if it reaches another allocator\n";
     assert!(ended.text.contains(told), "{}", ended.text);
 }
 
@@ -65,20 +65,15 @@ fn detach_puts_right_what_a_killed_recorder_left() {
     assert_eq!(target.tell("1"), "done 1");
     let code = target.code();
     for _ in 0..2 {
-        let session = Session::attach(target.pid, &["--no-symbols"]);
-        signal("KILL", &[session.pid()]);
-        assert_eq!(session.wait().code, 137);
+        assert_eq!(Session::attach(target.pid, &["--no-symbols"]).kill().code, 137);
         assert!(target.redirected() >= 5, "the imports are redirected");
         assert_eq!(target.tell("1000"), "done 1000", "the program does not wait for a dead recorder");
-        let (status, text) = detach(target.pid);
-        assert_eq!(status, 0, "{text}");
+        assert_detaches(target.pid);
         assert_eq!((target.redirected(), target.code() == code), (0, true));
         assert_eq!(target.tell("10"), "done 10");
     }
     // The next attach repairs it as well.
-    let session = Session::attach(target.pid, &["--no-symbols"]);
-    signal("KILL", &[session.pid()]);
-    session.wait();
+    Session::attach(target.pid, &["--no-symbols"]).kill();
     let target = counts_are_exact_after(target, &code);
     finishes(target);
 }

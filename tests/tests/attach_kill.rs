@@ -1,7 +1,6 @@
 //! `kill -9` of heaptrack at any moment of attach, recording and detach. The program lives on, computes the right
 //! results, and can be attached to again.
 use heaptrack_tests::attach::{Session, Target, cycle, detach};
-use heaptrack_tests::process::signal;
 use heaptrack_tests::{Chance, scale};
 use std::time::Duration;
 
@@ -55,8 +54,7 @@ fn at_any_moment(name: &str, count: u64, end: impl FnOnce(Target)) {
             }
         };
         attached += killed as u64;
-        signal("KILL", &[session.pid()]);
-        session.wait();
+        session.kill();
         assert!(target.is_alive(), "cycle {number}");
         if number % 4 == 0 {
             let (status, text) = detach(target.pid);

@@ -1,5 +1,5 @@
 //! In whatever state a program is, attach and detach succeed or report why not, and leave nothing in any process.
-use heaptrack_tests::attach::{Session, Target, cycle, detach};
+use heaptrack_tests::attach::{Session, Target, assert_detaches, cycle};
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, scale};
 
@@ -56,8 +56,7 @@ fn a_program_that_waits_for_children_of_vfork() {
     // The same with `heaptrack detach` from another process.
     for _ in 0..scale::count(30) {
         let session = Session::attach(target.pid, &["--no-symbols"]);
-        let (code, text) = detach(target.pid);
-        assert_eq!(code, 0, "{text}");
+        assert_detaches(target.pid);
         assert_eq!(session.wait().code, 0);
         assert_eq!(shared(&target), 0);
     }
@@ -97,8 +96,8 @@ fn a_coroutine_that_was_left_inside_of_malloc() {
     let sentence = format!("stay mapped in process {}, because a thread of it may still be in a hook", target.pid);
     assert!(ended.text.contains(&sentence), "{}", ended.text);
     assert_eq!(target.tell("end"), "done", "the suspended hook returns normally");
-    let (status, text) = detach(target.pid);
-    assert_eq!((status, shared(&target)), (0, 0), "{text}");
+    let text = assert_detaches(target.pid);
+    assert_eq!(shared(&target), 0, "{text}");
     assert_eq!(target.finish().0, 0);
 }
 
@@ -131,10 +130,8 @@ fn workers_that_were_forked_meanwhile() {
     // Once more, after the recorder has been killed.
     let session = Session::attach(server.pid, &["--no-symbols"]);
     let orphans: Vec<Target> = pids(&server.tell("2")).into_iter().map(Target::of).collect();
-    heaptrack_tests::process::signal("KILL", &[session.pid()]);
-    session.wait();
-    let (status, text) = detach(server.pid);
-    assert_eq!(status, 0, "{text}");
+    session.kill();
+    let text = assert_detaches(server.pid);
     for process in orphans.iter().chain([&server]) {
         assert_eq!((process.code(), shared(process)), (code.clone(), 0), "{}: {text}", process.pid);
     }

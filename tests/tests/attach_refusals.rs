@@ -12,6 +12,22 @@ fn assert_refused(pid: u32, sentence: &str) {
     assert_eq!(text.lines().count(), 1, "one sentence: {text}");
 }
 
+/// Asserts that the command ends with code 3, and returns its message.
+fn said_by_refusal(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(process::code(output.status), 3, "{text}");
+    text
+}
+
+/// Asserts that `heaptrack`, a command without arguments, may not attach to a process, and that the process goes on.
+fn assert_attach_refused(heaptrack: &mut Command, sentence: &str) {
+    let mut target = Target::start("attach_phases", &["1"]);
+    let text = said_by_refusal(heaptrack.args(["attach", &target.pid.to_string()]));
+    assert!(text.contains(sentence), "{text}");
+    assert_eq!(target.tell("1"), "done 1");
+}
+
 #[test]
 fn no_such_process() {
     let pid = 0x7fff_fff0;
@@ -23,9 +39,7 @@ fn no_such_process() {
 fn heaptrack_itself() {
     let words = ["-c", "exec \"$0\" attach $$", heaptrack_tests::run::heaptrack().to_str().unwrap()].map(str::to_owned);
     let folder = Folder::new();
-    let output = Command::new("/bin/sh").args(words).current_dir(folder.path()).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(process::code(output.status), 3, "{text}");
+    let text = said_by_refusal(Command::new("/bin/sh").args(words).current_dir(folder.path()));
     assert!(text.ends_with(" is heaptrack itself\n"), "{text}");
     assert_eq!(folder.names(), [""; 0]);
 }
@@ -96,10 +110,7 @@ fn a_process_that_is_recorded() {
 fn a_program_that_heaptrack_started() {
     let program = Program::target("stops").arg("60000");
     let running = program.start();
-    let target = running.target(&program);
-    wait_for("the library", || {
-        std::fs::read_to_string(format!("/proc/{target}/maps")).ok().filter(|maps| maps.contains("memfd:heaptrack"))
-    });
+    let target = running.target_with_library(&program);
     assert_refused(target, "was started by heaptrack");
     signal("TERM", &[target]);
     running.finish();
@@ -221,7 +232,10 @@ fn a_thread_that_cannot_be_stopped() {
 fn a_thread_without_a_usable_stack() {
     let mut target = Target::start("attach_coroutine", &[]);
     assert_eq!(target.line(), "ready");
-    assert_refused(target.pid, &format!("thread {} has no stack that could be used", target.pid));
+    assert_refused(
+        target.pid,
+        &format!("thread {} has no stack that heaptrack could use for system calls", target.pid),
+    );
     assert_eq!(target.tell("go"), "done");
 }
 
@@ -279,44 +293,24 @@ fn a_process_of_another_user() {
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let heaptrack = folder.join("heaptrack");
     heaptrack_tests::folder::copy_program(heaptrack_tests::run::heaptrack(), &heaptrack);
-    let mut target = Target::start("attach_phases", &["1"]);
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
-        .arg(&heaptrack)
-        .args(["attach", &target.pid.to_string()])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(process::code(output.status), 3, "{text}");
-    assert!(text.contains("belongs to user 0: run heaptrack as that user or as root"), "{text}");
-    assert_eq!(target.tell("1"), "done 1");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(&heaptrack).current_dir(folder.path());
+    assert_attach_refused(&mut command, "belongs to user 0: run heaptrack as that user or as root");
 }
 
 #[test]
 fn without_the_capability() {
     // Root without SYS_PTRACE, as in a container, may not trace a process that has more capabilities than itself.
-    let mut target = Target::start("attach_phases", &["1"]);
-    let output = Command::new("setpriv")
-        .args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", "--"])
-        .arg(heaptrack_tests::run::heaptrack())
-        .args(["attach", &target.pid.to_string()])
-        .current_dir(std::env::temp_dir())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(process::code(output.status), 3, "{text}");
-    assert!(text.contains("give it the capability SYS_PTRACE"), "{text}");
-    assert_eq!(target.tell("1"), "done 1");
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", "--"]).arg(heaptrack_tests::run::heaptrack());
+    assert_attach_refused(command.current_dir(std::env::temp_dir()), "give it the capability SYS_PTRACE");
 }
 
 #[test]
 fn a_place_that_cannot_be_written() {
     let target = Target::start("attach_phases", &["1"]);
     let words = ["attach", &target.pid.to_string(), "-o", "/proc/nothing"];
-    let output = heaptrack_tests::attach::command(&words).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(process::code(output.status), 3, "{text}");
+    let text = said_by_refusal(&mut heaptrack_tests::attach::command(&words));
     assert!(text.contains("cannot write to /proc: ") && text.contains("; give another place with -o"), "{text}");
     assert!(cycle(target.pid, "0s").code == 0);
 }

@@ -1,6 +1,6 @@
 //! Programs that end, change or are stopped during an attach, and signals to heaptrack. The messages are true, no
 //! process hangs, and nothing of heaptrack stays in the program.
-use heaptrack_tests::attach::{Session, Target, command, cycle, detach};
+use heaptrack_tests::attach::{Session, Target, assert_detaches, command, cycle, detach};
 use heaptrack_tests::phases::{assert_rounds, finishes};
 use heaptrack_tests::process::{self, signal, wait_for};
 use heaptrack_tests::targets::target;
@@ -125,8 +125,7 @@ fn a_process_that_is_frozen_while_it_is_recorded() {
         assert!(status == 3 && text.contains("is frozen (cgroup "), "{status} {text}");
         freezer.thaw();
         assert_eq!(target.tell("1"), "done 1");
-        let (status, text) = detach(target.pid);
-        assert_eq!(status, 0, "{text}");
+        assert_detaches(target.pid);
         assert_eq!((target.code(), shared(&target)), (code, 0));
         assert_eq!(target.tell("1"), "done 1");
     }
@@ -251,10 +250,7 @@ fn the_page_of_a_program_that_is_attached_to() {
 fn detaching_from_a_program_that_heaptrack_launched() {
     let program = Program::target("stops").arg("60000");
     let running = program.start();
-    let pid = running.target(&program);
-    wait_for("the library", || {
-        std::fs::read_to_string(format!("/proc/{pid}/maps")).ok().filter(|maps| maps.contains("memfd:heaptrack"))
-    });
+    let pid = running.target_with_library(&program);
     let recorder = running.pid();
     let (status, text) = detach(pid);
     let sentence = format!("process {pid} was launched by heaptrack and is recorded by process {recorder}; ");

@@ -1,7 +1,7 @@
 //! Files that are no trace, or only a part of one. `print` refuses them with one sentence and exit code 2, or shows the
 //! intact part with a warning.
 use heaptrack_tests::view::print;
-use heaptrack_tests::{Chance, Folder, Program, scale};
+use heaptrack_tests::{Chance, Folder, Outcome, Program, scale};
 use serde_json::Value;
 use std::path::Path;
 
@@ -26,13 +26,18 @@ fn shown(file: &Path, what: &str) -> Option<u64> {
     }
 }
 
+/// An intact trace, its bytes, and the number of allocations in it.
+fn whole_trace() -> (Outcome, Vec<u8>, u64) {
+    let outcome = Program::target("hello").option("--no-symbols").recorded();
+    let all = shown(&outcome.trace, "the whole trace").unwrap();
+    let whole = std::fs::read(&outcome.trace).unwrap();
+    (outcome, whole, all)
+}
+
 #[test]
 fn a_trace_cut_anywhere_is_shown_up_to_there() {
-    let folder = Folder::new();
-    let outcome = Program::target("hello").option("--no-symbols").recorded();
-    let whole = std::fs::read(&outcome.trace).unwrap();
-    let all = shown(&outcome.trace, "the whole trace").unwrap();
-    let file = folder.join("cut.htz");
+    let (outcome, whole, all) = whole_trace();
+    let file = outcome.trace.with_file_name("cut.htz");
     let mut chance = Chance::new("cut");
     // Cuts at every byte in a soak, and otherwise at every tenth byte, from a random one on.
     let step = if scale::soak() { 1 } else { 10 };
@@ -50,11 +55,8 @@ fn a_trace_cut_anywhere_is_shown_up_to_there() {
 
 #[test]
 fn flipped_bits_change_no_number_silently() {
-    let folder = Folder::new();
-    let outcome = Program::target("hello").option("--no-symbols").recorded();
-    let whole = std::fs::read(&outcome.trace).unwrap();
-    let all = shown(&outcome.trace, "the whole trace").unwrap();
-    let file = folder.join("flipped.htz");
+    let (outcome, whole, all) = whole_trace();
+    let file = outcome.trace.with_file_name("flipped.htz");
     let mut chance = Chance::new("flips");
     for _ in 0..scale::count(3000) {
         let mut bytes = whole.clone();
@@ -80,8 +82,7 @@ fn what_is_no_trace_is_refused() {
         std::fs::write(&path, bytes).unwrap();
         path
     };
-    let outcome = Program::target("hello").option("--no-symbols").recorded();
-    let whole = std::fs::read(&outcome.trace).unwrap();
+    let (_, whole, _) = whole_trace();
     let mut newer = whole.clone();
     newer[8] = 99;
     let refused = [

@@ -9,16 +9,14 @@ fn stacks_that_end_in_a_zero_and_are_unmapped() {
     let program = Program::target("fibers").arg(scale::count(10_000).to_string());
     let outcome = program.same_output();
     let blocks: u64 = outcome.stdout.split_whitespace().next().and_then(|n| n.parse().ok()).expect("a number");
-    let of_fibers = outcome.whole_report().of_size(48);
-    assert_eq!((of_fibers.allocations, of_fibers.leaked_allocations), (blocks, 0));
+    assert_eq!(outcome.whole_report().counts(48), (blocks, 0));
 }
 
 /// Regression test: the root of a very deep stack was compared with memory that was no longer mapped.
 #[test]
 fn deep_stacks_that_are_unmapped() {
     let report = Program::target("deep_fibers").same_output().whole_report();
-    let of_fibers = report.of_size(32);
-    assert_eq!((of_fibers.allocations, of_fibers.leaked_allocations), (400, 0));
+    assert_eq!(report.counts(32), (400, 0));
 }
 
 /// Regression test: a frame pointer led to data above the stack. The address was remembered, although that memory could
@@ -26,8 +24,7 @@ fn deep_stacks_that_are_unmapped() {
 #[test]
 fn data_above_a_stack_that_are_unmapped() {
     let report = Program::target("data_above_stack").same_output().whole_report();
-    let of_program = report.of_size(1000);
-    assert_eq!((of_program.allocations, of_program.leaked_allocations), (200, 0));
+    assert_eq!(report.counts(1000), (200, 0));
 }
 
 /// Regression test: fibers, enumerators and threads of a real program. The comparison of frames hung in a cycle of

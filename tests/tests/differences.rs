@@ -1,7 +1,8 @@
 //! Compares two traces. A function is matched wherever it was built, and functions that are not the same stay apart.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
-use heaptrack_tests::twins::{self, AFTER, BEFORE, CHANGES, Part};
+use heaptrack_tests::twins::Version::{self, After, Before};
+use heaptrack_tests::twins::{self, CHANGES};
 use heaptrack_tests::view::{text, view};
 use heaptrack_tests::{Folder, Outcome, Program};
 use serde_json::Value;
@@ -59,9 +60,9 @@ fn stacks_that_differ_in_an_inlined_function_stay_apart() {
 }
 
 /// Builds the program in its own folder and records it.
-fn twins(parts: &[Part], lines: usize) -> Outcome {
+fn twins(version: Version, lines: usize) -> Outcome {
     let folder = Folder::new();
-    Program::new(twins::build(&folder.join("deep/er"), parts, lines)).recorded()
+    Program::new(twins::build(&folder.join("deep/er"), version, lines)).recorded()
 }
 
 /// The rows of a diff that are about the program's own functions.
@@ -86,12 +87,12 @@ fn changes(after: &Path, before: &Path, options: &[&str]) -> Vec<(String, String
 }
 
 fn wanted() -> Vec<(String, String, i64, i64)> {
-    CHANGES.iter().map(|(name, file, before, after)| ((*name).into(), (*file).into(), *before, *after)).collect()
+    CHANGES.iter().map(|(name, file, [before, after])| ((*name).into(), (*file).into(), *before, *after)).collect()
 }
 
 #[test]
 fn functions_of_one_name_in_several_files_stay_apart() {
-    let (before, after) = (twins(BEFORE, 0), twins(AFTER, 40));
+    let (before, after) = (twins(Before, 0), twins(After, 40));
     for options in [&[][..], &["--by", "function"], &["--by", "function", "--hide", "all-but-mine"]] {
         assert_eq!(changes(&after.trace, &before.trace, options), wanted(), "{options:?}");
     }
@@ -115,7 +116,7 @@ fn functions_of_one_name_in_several_files_stay_apart() {
 
 #[test]
 fn the_same_source_in_another_folder_is_the_same() {
-    let (one, two) = (twins(AFTER, 0), twins(AFTER, 40));
+    let (one, two) = (twins(After, 0), twins(After, 40));
     for row in changes(&two.trace, &one.trace, &[]) {
         assert_eq!(row.2, row.3, "{row:?}");
     }
@@ -131,7 +132,7 @@ fn the_same_source_in_another_folder_is_the_same() {
 
 #[test]
 fn stacks_through_functions_of_one_name_stay_apart() {
-    let (before, after) = (twins(BEFORE, 0), twins(AFTER, 40));
+    let (before, after) = (twins(Before, 0), twins(After, 40));
     let said = text(&after.trace, &["-l", "-p0", "-a0", "-T0", "--diff", before.trace.to_str().unwrap()]);
     // Each change is printed twice: for the innermost function, and for the stack below it. Sizes are printed with
     // units.
@@ -154,7 +155,7 @@ fn stacks_through_functions_of_one_name_stay_apart() {
 #[test]
 fn a_trace_without_files_is_compared_by_name() {
     let folder = Folder::new();
-    let program = twins::build(&folder.join("deep/er"), BEFORE, 0);
+    let program = twins::build(&folder.join("deep/er"), Before, 0);
     let (whole, bare) = (folder.join("whole"), folder.join("bare"));
     heaptrack_tests::folder::copy_program(&program, &whole);
     assert!(Command::new("strip").arg("--strip-debug").arg("-o").args([&bare, &program]).status().unwrap().success());

@@ -12,8 +12,7 @@ const NOTE: &str = "may not read the time stamp counter";
 
 /// Asserts that totals and pairs are exact: no event was lost, and no free was missed or out of order.
 fn assert_exact(report: &Report, allocations: u64) {
-    let blocks = report.of_size(70);
-    assert_eq!((blocks.allocations, blocks.leaked_allocations), (allocations, 0));
+    assert_eq!(report.counts(70), (allocations, 0));
     assert_eq!(["lost_events", "implied_frees", "unknown_frees"].map(|name| report.total(name)), [0; 3]);
 }
 
@@ -28,14 +27,43 @@ fn note(report: &Report) -> &str {
     report.json()["losses"]["note"].as_str().unwrap_or("")
 }
 
+/// Attaches to a waiting `forbidden`, which gives up the counter before or after that. Asserts that it ends as it would
+/// alone and that every block is recorded.
+fn assert_recorded_when_attached(way: &str, order: &str) {
+    let mut target = Target::start("forbidden", &[way, order]);
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("go"), "done", "{way}");
+    let ended = session.wait();
+    assert_eq!((ended.code, target.finish()), (0, (5, String::new())), "{way}: {}", ended.text);
+    let report = ended.report();
+    assert_eq!((report.of_size(90).allocations, report.total("lost_events")), (5000, 0), "{way}");
+    assert!(note(&report).contains(NOTE), "{way}: {}", note(&report));
+}
+
+/// Records `forbidden_threads` from its start.
+fn report_of_threads(what: &str, stdout: &str) -> Report {
+    let outcome = Program::target("forbidden_threads").arg(what).same_output();
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, stdout));
+    outcome.whole_report()
+}
+
+/// Attaches to a waiting `forbidden_threads`, and asserts that what it does afterwards is recorded exactly.
+fn assert_exact_when_attached(what: &str, said: &str, allocations: u64) {
+    let mut target = Target::start("forbidden_threads", &[what, "wait"]);
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("go"), said);
+    assert_exact(&session.wait().report(), allocations);
+}
+
 #[test]
 fn a_program_that_switches_the_time_stamp_counter_off() {
     for way in WAYS {
         let outcome = Program::target("forbidden").arg(way).same_output();
         assert_eq!((outcome.code, outcome.stdout.as_str()), (5, "done\n"), "{way}");
         let report = outcome.whole_report();
-        let blocks = report.of_size(90);
-        assert_eq!((blocks.allocations, blocks.leaked_allocations), (5000, 0), "{way}");
+        assert_eq!(report.counts(90), (5000, 0), "{way}");
         assert!(note(&report).contains(NOTE), "{way}: {}", note(&report));
     }
     let outcome = Program::target("forbidden").arg("nothing").same_output();
@@ -62,15 +90,7 @@ fn heaptrace_without_the_time_stamp_counter() {
 #[test]
 fn a_program_that_switches_the_counter_off_while_attached() {
     for way in WAYS {
-        let mut target = Target::start("forbidden", &[way, "before"]);
-        assert_eq!(target.line(), "ready");
-        let session = Session::attach(target.pid, &["--no-symbols"]);
-        assert_eq!(target.tell("go"), "done", "{way}");
-        let ended = session.wait();
-        assert_eq!((ended.code, target.finish()), (0, (5, String::new())), "{way}: {}", ended.text);
-        let report = ended.report();
-        assert_eq!((report.of_size(90).allocations, report.total("lost_events")), (5000, 0), "{way}");
-        assert!(note(&report).contains(NOTE), "{way}: {}", note(&report));
+        assert_recorded_when_attached(way, "before");
     }
 }
 
@@ -79,15 +99,7 @@ fn a_program_that_switches_the_counter_off_while_attached() {
 #[test]
 fn attached_to_a_program_without_the_counter() {
     for way in ["tsc", "tsc_raw"] {
-        let mut target = Target::start("forbidden", &[way, "after"]);
-        assert_eq!(target.line(), "ready");
-        let session = Session::attach(target.pid, &["--no-symbols"]);
-        assert_eq!(target.tell("go"), "done", "{way}");
-        let ended = session.wait();
-        assert_eq!((ended.code, target.finish()), (0, (5, String::new())), "{way}: {}", ended.text);
-        let report = ended.report();
-        assert_eq!((report.of_size(90).allocations, report.total("lost_events")), (5000, 0), "{way}");
-        assert!(note(&report).contains(NOTE), "{way}: {}", note(&report));
+        assert_recorded_when_attached(way, "after");
     }
 }
 
@@ -105,22 +117,13 @@ fn every_thread_is_looked_at_before_attaching() {
 
 #[test]
 fn blocks_that_are_handed_over_stay_in_order() {
-    let outcome = Program::target("forbidden_threads").arg("handover").same_output();
-    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "passed 20000\n"));
-    assert_exact(&outcome.whole_report(), 20_001);
-
-    let mut target = Target::start("forbidden_threads", &["handover", "wait"]);
-    assert_eq!(target.line(), "ready");
-    let session = Session::attach(target.pid, &["--no-symbols"]);
-    assert_eq!(target.tell("go"), "passed 20000");
-    assert_exact(&session.wait().report(), 20_000);
+    assert_exact_when_attached("handover", "passed 20000", 20_000);
+    assert_exact(&report_of_threads("handover", "passed 20000\n"), 20_001);
 }
 
 #[test]
 fn threads_that_start_without_the_counter() {
-    let outcome = Program::target("forbidden_threads").arg("starts").same_output();
-    assert_eq!(outcome.stdout, "started 4\n");
-    assert_exact(&outcome.whole_report(), 4001);
+    assert_exact(&report_of_threads("starts", "started 4\n"), 4001);
 }
 
 /// The hook announces before the call that system calls will be forbidden. If the kernel refuses the call, the hook
@@ -128,25 +131,17 @@ fn threads_that_start_without_the_counter() {
 #[test]
 fn a_filter_that_is_refused_or_of_a_child() {
     for (what, said) in [("refused", "refused 4\n"), ("vfork", "forked\n")] {
-        let outcome = Program::target("forbidden_threads").arg(what).same_output();
-        assert_eq!(outcome.stdout, said);
-        let report = outcome.whole_report();
+        let report = report_of_threads(what, said);
         assert_exact(&report, 101);
         assert_eq!(note(&report), "", "{what}");
     }
-    let mut target = Target::start("forbidden_threads", &["refused", "wait"]);
-    assert_eq!(target.line(), "ready");
-    let session = Session::attach(target.pid, &["--no-symbols"]);
-    assert_eq!(target.tell("go"), "refused 4");
-    assert_exact(&session.wait().report(), 100);
+    assert_exact_when_attached("refused", "refused 4", 100);
 }
 
 /// A thread needs system calls to get a slot, so it gets its slot before it enters the filter.
 #[test]
 fn a_thread_that_enters_a_filter_before_its_first_block() {
-    let outcome = Program::target("forbidden_threads").arg("slotless").same_output();
-    assert_eq!(outcome.stdout, "slotless done\n");
-    assert_exact(&outcome.whole_report(), 1001);
+    assert_exact(&report_of_threads("slotless", "slotless done\n"), 1001);
 }
 
 /// A thread that installs a filter for all threads first waits for threads that are in the middle of a hook.
@@ -164,9 +159,7 @@ fn a_filter_for_all_threads() {
 /// recorder works.
 #[test]
 fn a_sandbox_does_not_cost_events() {
-    let report = Program::target("sandboxed").same_output().whole_report();
-    let blocks = report.of_size(90);
-    assert_eq!((blocks.allocations, blocks.leaked_allocations), (1_000_000, 0));
+    assert_eq!(Program::target("sandboxed").same_output().whole_report().counts(90), (1_000_000, 0));
 }
 
 /// The filter would kill the new program for the system calls with which a recording starts.

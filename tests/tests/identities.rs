@@ -3,10 +3,10 @@
 //! docs/analysis.md, "What must hold", lists what is checked here.
 use format::Domain;
 use heaptrack_tests::replay::outputs::{
-    check_folded, check_histogram, check_json, check_kde, check_massif, check_svg, check_text,
+    check_folded, check_histogram, check_json, check_kde, check_massif, check_slices, check_svg, check_text,
 };
 use heaptrack_tests::replay::views::{VIEWS, Verdict, Witness, number, same};
-use heaptrack_tests::replay::{Merge, Query, Support, Trace, When, made, trace};
+use heaptrack_tests::replay::{Costs, Merge, Query, Support, Trace, When, made, trace};
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::scale::count;
 use heaptrack_tests::server::Server;
@@ -51,6 +51,14 @@ impl Library {
         std::fs::write(&known, KNOWN).unwrap();
         let options = vec![format!("--rules={}", rules.display()), format!("--suppressions={}", known.display())];
         Library { folder, options, subjects: Vec::new(), support: Support::read() }
+    }
+
+    /// Made traces and recorded programs, and the chance that made them.
+    fn filled(what: &str, how_many: u64) -> (Chance, Self) {
+        let (mut chance, mut library) = (Chance::new(what), Library::new());
+        library.add_made(&mut chance, how_many);
+        record_programs(&mut library);
+        (chance, library)
     }
 
     /// Adds a file with all its domains.
@@ -159,15 +167,12 @@ fn mostly_fit(library: &Library, chance: &mut Chance, name: &str, query: Query) 
 /// which walks all events.
 #[test]
 fn every_view_says_what_the_naive_replay_says() {
-    let mut chance = Chance::new("views");
-    let mut library = Library::new();
-    library.add_made(&mut chance, 12);
-    record_programs(&mut library);
+    let (mut chance, library) = Library::filled("views", 12);
     let files = library.files();
     let server = Server::start(&files, &library.options);
     let number_of = |subject: &Subject| files.iter().position(|file| *file == subject.file).unwrap().to_string();
     let ask = |subject: &Subject, view: &str, query: &Query| {
-        let mut words = query.words();
+        let mut words = query.parameters();
         words.push(("trace", number_of(subject)));
         heaptrack_tests::process::wait_for("the other domain", || {
             let (status, answer) = server.get(view, &words);
@@ -199,14 +204,25 @@ fn every_view_says_what_the_naive_replay_says() {
         let witness = Witness::new(&subject.trace, &served).unwrap_or_else(|why| fail(subject, "stacks", &query, &why));
         witnesses.insert((subject.file.clone(), query.custom), witness);
     }
+    let mut last: Option<(&Subject, &str, Query)> = None;
     for number in 0..count(10_000) {
-        let subject = library.any(&mut chance);
-        let name = VIEWS[chance.between(0, VIEWS.len() as u64) as usize];
-        let mut query = subject.query(&mut chance);
-        if name == "diff" || name == "profile" && chance.between(0, 2) == 0 {
-            query = query.compared(&mut chance, &subject.trace);
-        }
+        let (subject, name, query) = match last.take().filter(|_| chance.between(0, 4) == 0) {
+            Some((subject, name, query)) => {
+                let other = subject.query(&mut chance);
+                (subject, name, query.with_a_part_of(other, &mut chance))
+            }
+            None => {
+                let subject = library.any(&mut chance);
+                let name = VIEWS[chance.between(0, VIEWS.len() as u64) as usize];
+                let mut query = subject.query(&mut chance);
+                if name == "diff" || name == "profile" && chance.between(0, 2) == 0 {
+                    query = query.compared(&mut chance, &subject.trace);
+                }
+                (subject, name, query)
+            }
+        };
         let query = mostly_fit(&library, &mut chance, name, query);
+        last = Some((subject, name, query.clone()));
         let witness = &witnesses[&(subject.file.clone(), query.custom)];
         let verdict = match number % 20 {
             0 => check_print_view(&library, subject, witness, name, &query),
@@ -229,18 +245,26 @@ fn an_index_changes_no_answer() {
     for _ in 0..count(300) {
         let name = ["profile", "timeline", "sizes", "threads"][chance.between(0, 4) as usize];
         let query = library.support.fit(subject.query(&mut chance), &[&format!("--view {name}")]);
-        let (_, answer) = server.get(name, &query.words());
+        let (_, answer) = server.get(name, &query.parameters());
         witness.check(name, &query, &answer).unwrap_or_else(|why| fail(subject, name, &query, &why));
     }
+}
+
+/// Checks the part of `print --json` about blocks that the program reported itself. The same query selects them.
+fn check_custom(library: &Library, subject: &Subject, query: &Query, part: &Value) -> Verdict {
+    let is_custom = |other: &&Subject| other.file == subject.file && other.domain == Domain::Custom;
+    let Some(custom) = library.subjects.iter().find(is_custom).filter(|_| subject.domain == Domain::Malloc) else {
+        return same("blocks of custom allocators", part, &Value::Null);
+    };
+    let stacks = print_view(library, custom, "stacks", &Query { custom: true, ..Query::default() });
+    let witness = Witness::new(&custom.trace, &stacks)?;
+    check_json(&witness.ask(query), part).map_err(|why| format!("custom allocators: {why}"))
 }
 
 /// `print` with a query: its text, its JSON, and the files that it writes for other tools.
 #[test]
 fn text_json_and_files_of_print_say_what_the_naive_replay_says() {
-    let mut chance = Chance::new("print");
-    let mut library = Library::new();
-    library.add_made(&mut chance, 8);
-    record_programs(&mut library);
+    let (mut chance, library) = Library::filled("print", 8);
     for _ in 0..count(1000) {
         let subject = library.any(&mut chance);
         let is_text = chance.between(0, 2) == 0;
@@ -285,7 +309,8 @@ fn text_json_and_files_of_print_say_what_the_naive_replay_says() {
         } else {
             options.push("--json".into());
             let text = view::text(&subject.file, &options.iter().map(String::as_str).collect::<Vec<_>>());
-            check_json(&asked, &serde_json::from_str(&text).unwrap())
+            let report: Value = serde_json::from_str(&text).unwrap();
+            check_json(&asked, &report).and_then(|()| check_custom(&library, subject, &query, &report["custom"]))
         };
         verdict.unwrap_or_else(|why| fail(subject, if is_text { "text" } else { "--json" }, &query, &why));
     }
@@ -308,10 +333,7 @@ fn export(library: &Library, subject: &Subject, to: &str, options: &[&str]) -> S
 
 #[test]
 fn exports_say_what_the_naive_replay_says() {
-    let mut chance = Chance::new("exports");
-    let mut library = Library::new();
-    library.add_made(&mut chance, count(80));
-    record_programs(&mut library);
+    let (_, library) = Library::filled("exports", count(80));
     for subject in &library.subjects {
         let query = Query { custom: subject.domain == Domain::Custom, ..Query::default() };
         let stacks = print_view(&library, subject, "stacks", &query);
@@ -350,10 +372,7 @@ fn report_data(library: &Library, file: &Path) -> Value {
 /// The page without a server has the same answers about the whole session, and its slices add up to them.
 #[test]
 fn reports_say_what_the_naive_replay_says() {
-    let mut chance = Chance::new("reports");
-    let mut library = Library::new();
-    library.add_made(&mut chance, count(40));
-    record_programs(&mut library);
+    let (_, library) = Library::filled("reports", count(40));
     for subject in &library.subjects {
         let data = report_data(&library, &subject.file);
         let part = if subject.domain == Domain::Custom { &data["custom"] } else { &data };
@@ -364,6 +383,8 @@ fn reports_say_what_the_naive_replay_says() {
             let verdict = witness.check(name, &query, &part["answers"][name]);
             verdict.unwrap_or_else(|why| fail(subject, &format!("report, {name}"), &query, &why));
         }
+        check_slices(&subject.trace, &part["slices"])
+            .unwrap_or_else(|why| fail(subject, "report, slices", &Query::default(), &why));
         let whole = &part["answers"]["profile"];
         for cost in ["allocations", "allocated_bytes", "deallocations", "freed_bytes", "temporary", "lifetime_ns"] {
             assert_eq!(
@@ -376,9 +397,24 @@ fn reports_say_what_the_naive_replay_says() {
     }
 }
 
+/// A time from `from` to `to`, often exactly that of an event, where one nanosecond makes a difference.
+fn time_within(chance: &mut Chance, trace: &Trace, from: u64, to: u64) -> u64 {
+    let any = chance.between(from, to + 1);
+    let event = trace.times.get(chance.between(0, trace.times.len().max(1) as u64) as usize).copied();
+    event.filter(|ns| (from..=to).contains(ns) && chance.between(0, 2) == 0).unwrap_or(any)
+}
+
+/// Two different times, between which a trace is cut.
+fn two_times(chance: &mut Chance, trace: &Trace) -> (u64, u64) {
+    let latest = trace.runtime_ns.max(2);
+    let (one, other) = (time_within(chance, trace, 1, latest), time_within(chance, trace, 1, latest + 200_000));
+    let (from, to) = (one.min(other), one.max(other));
+    (from, to.max(from + 1))
+}
+
 /// A random question about the time from `from` to `to`.
 fn question_within(chance: &mut Chance, trace: &Trace, from: u64, to: u64) -> Query {
-    let (first, second) = (chance.between(from, to + 1), chance.between(from, to + 1));
+    let (first, second) = (time_within(chance, trace, from, to), time_within(chance, trace, from, to));
     let (first, second) = (When::Ns(first.min(second)), When::Ns(first.max(second)));
     let query = Query { at: None, from: Some(first), to: Some(second), ..Query::random(chance, trace) };
     if chance.between(0, 5) == 0 { Query { at: Some(first), from: None, to: None, ..query } } else { query }
@@ -402,14 +438,10 @@ fn made_of_another(library: &Library, file: PathBuf) -> (Subject, Value) {
 /// the same.
 #[test]
 fn a_trace_made_of_another_answers_as_the_other() {
-    let mut chance = Chance::new("made of another");
-    let mut library = Library::new();
-    library.add_made(&mut chance, count(80));
-    record_programs(&mut library);
+    let (mut chance, library) = Library::filled("made of another", count(80));
     for subject in library.subjects.iter().filter(|subject| subject.domain == Domain::Malloc) {
         let Subject { file, trace, .. } = subject;
-        let (from, to) = (chance.between(1, trace.runtime_ns.max(2)), chance.between(1, trace.runtime_ns + 200_000));
-        let (from, to) = (from.min(to), from.max(to) + 1);
+        let (from, to) = two_times(&mut chance, trace);
         let (trimmed, merged) = (library.folder.join("trimmed.htz"), library.folder.join("merged.htz"));
         let path = |path: &Path| path.to_str().unwrap().to_owned();
         let (source, trimmed_name, merged_name) = (path(file), path(&trimmed), path(&merged));
@@ -436,6 +468,40 @@ fn a_trace_made_of_another_answers_as_the_other() {
         }
         std::fs::remove_file(trimmed).unwrap();
         std::fs::remove_file(merged).unwrap();
+    }
+}
+
+/// A trimmed trace has the blocks that were live at its start, all events of its time, and nothing else.
+#[test]
+fn a_trimmed_trace_has_only_what_was_live_and_its_own_time() {
+    let mut chance = Chance::new("trimmed");
+    let mut library = Library::new();
+    library.add_made(&mut chance, count(80));
+    let trimmed = library.folder.join("trimmed.htz");
+    for subject in library.subjects.iter().filter(|subject| subject.domain == Domain::Malloc) {
+        for _ in 0..20 {
+            let (from, to) = two_times(&mut chance, &subject.trace);
+            let (source, target) = (subject.file.to_str().unwrap(), trimmed.to_str().unwrap());
+            run(&["trim", source, "--from", &format!("{from}ns"), "--to", &format!("{to}ns"), "-o", target]);
+            let totals = &view(&trimmed, "profile", &[])["totals"];
+            std::fs::remove_file(&trimmed).unwrap();
+            let query = Query { from: Some(When::Ns(from)), to: Some(When::Ns(to)), ..Query::default() };
+            let (_, stacks) = subject.trace.by_stack(&query);
+            let sum = |of: fn(&Costs) -> u64| stacks.iter().map(of).sum::<u64>();
+            for (name, expected) in [
+                ("allocations", sum(|costs| costs.base_allocations + costs.allocations)),
+                ("allocated_bytes", sum(|costs| costs.base_bytes + costs.allocated_bytes)),
+                ("deallocations", sum(|costs| costs.deallocations)),
+                ("freed_bytes", sum(|costs| costs.freed_bytes)),
+                ("lifetime_ns", sum(|costs| costs.lifetime_ns)),
+                ("temporary", sum(|costs| costs.temporary)),
+                ("live_bytes", sum(|costs| costs.live_bytes)),
+                ("peak_bytes", sum(|costs| costs.peak_bytes)),
+            ] {
+                same(name, number(&totals[name]), expected)
+                    .unwrap_or_else(|why| fail(subject, "a trimmed trace", &query, &why));
+            }
+        }
     }
 }
 
@@ -477,17 +543,14 @@ fn a_folded_trace_answers_as_the_whole_one() {
 /// blocks were temporary.
 #[test]
 fn a_trace_in_kdes_format_has_the_same_totals() {
-    let mut chance = Chance::new("KDE");
-    let mut library = Library::new();
-    library.add_made(&mut chance, count(80));
-    record_programs(&mut library);
+    let (_, library) = Library::filled("KDE", count(80));
     for subject in library.subjects.iter().filter(|subject| subject.domain == Domain::Malloc) {
         let file = library.folder.join("exported.zst");
         run(&["export", "--to", "heaptrack", subject.file.to_str().unwrap(), "-o", file.to_str().unwrap()]);
         let json: Value = serde_json::from_str(&view::text(&file, &["--json", "--no-suppressions"])).unwrap();
         let whole = Query { no_suppressions: true, ..Query::default() };
         let (_, costs) = subject.trace.by_stack(&whole);
-        let sum = |of: fn(&heaptrack_tests::replay::Costs) -> u64| costs.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&Costs) -> u64| costs.iter().map(of).sum::<u64>();
         let by_exec = subject.trace.blocks.iter().filter(|block| block.end.is_some_and(|end| !end.freed)).count();
         for (name, expected) in [
             ("allocations", sum(|costs| costs.allocations)),

@@ -168,20 +168,29 @@ fn recording_to_a_name_in_kdes_style_writes_kdes_format() {
     assert_eq!(folder.names(), ["a.zst", "b.gz", "c.zst.htz"]);
 }
 
+/// A trace of Python, and the same in another format.
+fn exported_python(folder: &Folder, format: &str) -> (PathBuf, PathBuf) {
+    let (trace, exported) = (folder.join("t.htz"), folder.join(format));
+    succeed(&["-q", "-o", text(&trace), "/usr/bin/python3", "-c", PYTHON]);
+    succeed(&["export", "--to", format, text(&trace), "-o", text(&exported)]);
+    (trace, exported)
+}
+
+/// The highest sum of a file for `ms_print`.
+fn massif_peak(massif: &str) -> Option<u64> {
+    massif.lines().filter_map(|line| line.strip_prefix("mem_heap_B=")?.parse().ok()).max()
+}
+
 #[test]
 fn massif_is_read_by_ms_print() {
     let folder = Folder::new();
-    let trace = folder.join("t.htz");
-    succeed(&["-q", "-o", text(&trace), "/usr/bin/python3", "-c", PYTHON]);
-    let massif = folder.join("massif.out");
-    succeed(&["export", "--to", "massif", text(&trace), "-o", text(&massif)]);
+    let (trace, massif) = exported_python(&folder, "massif");
     let output = Command::new("ms_print").arg(&massif).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(shown.contains("(peak)") && shown.contains("PyMem_RawMalloc"), "{shown}");
     let written = std::fs::read_to_string(&massif).unwrap();
-    let highest = written.lines().filter_map(|line| line.strip_prefix("mem_heap_B=")?.parse::<u64>().ok()).max();
-    assert_eq!(highest, Some(Report::of(&trace).total("peak_bytes")));
+    assert_eq!(massif_peak(&written), Some(Report::of(&trace).total("peak_bytes")));
 }
 
 /// DHAT counts the same programs by other means. The sums of our exports must equal its numbers.
@@ -200,8 +209,7 @@ fn what_is_exported_agrees_with_dhat() {
         assert_eq!((sum("allocations"), sum("allocated")), (dhat.allocations, dhat.allocated_bytes), "{name}");
         assert_eq!((sum("peak"), sum("leaked")), (dhat.peak_bytes, dhat.leaked_bytes), "{name}");
         let massif = exported("massif", &[]);
-        let highest = massif.lines().filter_map(|line| line.strip_prefix("mem_heap_B=")?.parse::<u64>().ok()).max();
-        assert_eq!(highest, Some(dhat.peak_bytes), "{name}");
+        assert_eq!(massif_peak(&massif), Some(dhat.peak_bytes), "{name}");
         let (_, tree) = massif.split_once("heap_tree=peak\n").unwrap();
         let root: u64 = tree.split(' ').nth(1).unwrap().parse().unwrap();
         assert_eq!(root, dhat.peak_bytes, "{name}");
@@ -211,10 +219,7 @@ fn what_is_exported_agrees_with_dhat() {
 #[test]
 fn a_picture_is_well_formed() {
     let folder = Folder::new();
-    let trace = folder.join("t.htz");
-    succeed(&["-q", "-o", text(&trace), "/usr/bin/python3", "-c", PYTHON]);
-    let picture = folder.join("peak.svg");
-    succeed(&["export", "--to", "svg", text(&trace), "-o", text(&picture)]);
+    let (_, picture) = exported_python(&folder, "svg");
     let check = "import sys, xml.dom.minidom as m; print(len(m.parse(sys.argv[1]).getElementsByTagName('rect')))";
     let output = Command::new("/usr/bin/python3").args(["-c", check, text(&picture)]).output().unwrap();
     let boxes: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();

@@ -1,9 +1,9 @@
 //! SIGKILL of the target, of the recorder, and of both, and a recorder that is stopped. Every call that had returned is
 //! in the file.
 use heaptrack_tests::process::{signal, wait_for};
-use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::run::{Running, heaptrack};
 use heaptrack_tests::{Chance, Folder, Program, Report, process, scale};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,23 @@ fn counted(file: &Path, thread: usize) -> (u64, u64) {
     let bytes = std::fs::read(file).unwrap_or_default();
     let word = |at: usize| bytes.get(at..at + 8).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap()));
     (word(thread * 64), word(thread * 64 + 8))
+}
+
+/// A recorded `counter`.
+struct Counting {
+    /// The file in which it counts.
+    file: PathBuf,
+    running: Running,
+    target: u32,
+    _folder: Folder,
+}
+
+fn start_counter(arguments: &[&str]) -> Counting {
+    let folder = Folder::new();
+    let file = folder.join("counted");
+    let program = Program::target("counter").arg(&file).args(arguments);
+    let running = program.start();
+    Counting { file, target: running.target(&program), running, _folder: folder }
 }
 
 fn started(file: &Path) {
@@ -36,12 +53,8 @@ fn assert_every_call(report: &Report, file: &Path, threads: usize) {
 fn the_target_is_killed_at_any_moment() {
     let mut chance = Chance::new("kill the target");
     for round in 0..scale::count(200) {
-        let folder = Folder::new();
-        let file = folder.join("counted");
         let pause = ["0", "100"][(round % 2) as usize];
-        let program = Program::target("counter").arg(&file).arg("2").arg(pause);
-        let running = program.start();
-        let target = running.target(&program);
+        let Counting { file, running, target, _folder } = start_counter(&["2", pause]);
         // Every fifth program is killed in its first moments, at any stage of its start.
         if round % 5 != 0 {
             started(&file);
@@ -60,11 +73,7 @@ fn the_target_is_killed_at_any_moment() {
 fn both_are_killed_at_once() {
     let mut chance = Chance::new("kill both");
     for _ in 0..scale::count(50) {
-        let folder = Folder::new();
-        let file = folder.join("counted");
-        let program = Program::target("counter").arg(&file).arg("1").arg("1000");
-        let running = program.start();
-        let target = running.target(&program);
+        let Counting { file, running, target, _folder } = start_counter(&["1", "1000"]);
         started(&file);
         let until = Instant::now() + Duration::from_millis(chance.between(400, 1200));
         let mut seen = Vec::new();
@@ -126,10 +135,7 @@ fn the_recorder_is_killed_and_the_program_goes_on() {
 
 #[test]
 fn the_recorder_is_stopped_for_five_seconds() {
-    let folder = Folder::new();
-    let file = folder.join("counted");
-    let program = Program::target("counter").arg(&file).arg("2").arg("0").arg("1000000");
-    let running = program.start();
+    let Counting { file, running, _folder, .. } = start_counter(&["2", "0", "1000000"]);
     started(&file);
     signal("STOP", &[running.pid()]);
     wait_for("the recorder to stop", || (process::state(running.pid()) == Some('T')).then_some(()));
@@ -139,8 +145,7 @@ fn the_recorder_is_stopped_for_five_seconds() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (3, "counted 2000000\n"));
     let report = outcome.whole_report();
     for size in [1000, 1001] {
-        assert_eq!(report.of_size(size).allocations, 1_000_000);
-        assert_eq!(report.of_size(size).leaked_allocations, 100);
+        assert_eq!(report.counts(size), (1_000_000, 100));
     }
 }
 

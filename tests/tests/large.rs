@@ -1,9 +1,9 @@
 //! Traces with many events: the memory that it takes to open them, and what an interrupted command leaves.
 use heaptrack_tests::process::{self, code, signal, status_bytes, wait_for};
-use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::run::{heaptrack, with_default_signals};
 use heaptrack_tests::{Folder, Outcome, Program};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 fn record(blocks: u64) -> Outcome {
     let outcome = Program::target("turnover").arg(blocks.to_string()).option("--no-symbols").recorded();
@@ -12,7 +12,7 @@ fn record(blocks: u64) -> Outcome {
 }
 
 fn start(words: &[&str]) -> Child {
-    let mut command = Command::new(heaptrack());
+    let mut command = with_default_signals(heaptrack());
     command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 

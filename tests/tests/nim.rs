@@ -4,19 +4,29 @@ use heaptrack_tests::targets::workspace;
 use heaptrack_tests::{Folder, Program, Report};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
+
+/// Compiles the `words.nim` of a folder.
+fn nim(folder: &Folder, flags: &[&str]) -> Output {
+    let cache = format!("--nimcache:{}", folder.join("cache").display());
+    let mut command = Command::new("nim");
+    command.current_dir(folder.path()).args(["c", "--hints:off", &cache]).args(flags);
+    command.arg("words.nim").output().expect("nim")
+}
+
+/// The same for a program that must be right. Returns the program.
+fn build(folder: &Folder, flags: &[&str]) -> PathBuf {
+    let output = nim(folder, &[&["-d:release", "--debugger:native"], flags].concat());
+    assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
+    folder.join("words")
+}
 
 /// The example, compiled in a folder of its own.
 fn compile(folder: &Folder, flags: &[&str]) -> PathBuf {
     for name in ["words.nim", "config.nims"] {
         std::fs::copy(workspace().join("examples/nim").join(name), folder.join(name)).unwrap();
     }
-    let cache = format!("--nimcache:{}", folder.join("cache").display());
-    let mut command = Command::new("nim");
-    command.current_dir(folder.path()).args(["c", "--hints:off", "-d:release", "--debugger:native", &cache]);
-    let output = command.args(flags).arg("words.nim").output().expect("nim");
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    folder.join("words")
+    build(folder, flags)
 }
 
 /// `function file:line` of each frame of the first stack of a list, leaf first.
@@ -114,24 +124,7 @@ fn threads_have_heaps_of_their_own() {
     let include = format!("-d:heaptrackInclude={}", workspace().join("include").display());
     compile(&folder, &["-d:heaptracker", &include]);
     std::fs::write(folder.join("words.nim"), source).unwrap();
-    let cache = format!("--nimcache:{}", folder.join("cache").display());
-    let made = Command::new("nim")
-        .current_dir(folder.path())
-        .args([
-            "c",
-            "--hints:off",
-            "--threads:on",
-            "-d:release",
-            "--debugger:native",
-            "-d:heaptracker",
-            &include,
-            &cache,
-        ])
-        .arg("words.nim")
-        .output()
-        .expect("nim");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let outcome = Program::new(folder.join("words")).recorded();
+    let outcome = Program::new(build(&folder, &["--threads:on", "-d:heaptracker", &include])).recorded();
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let report: Report = outcome.whole_report();
     let sites = report.json()["custom"]["allocations"].as_array().unwrap().clone();
@@ -156,17 +149,7 @@ fn another_allocator_is_refused() {
     let text = std::fs::read_to_string(workspace().join("examples/nim/config.nims")).unwrap();
     std::fs::write(folder.join("config.nims"), text.replace("proc rawDealloc(a:", "proc rawDealloc(b:")).unwrap();
     std::fs::copy(workspace().join("examples/nim/words.nim"), folder.join("words.nim")).unwrap();
-    let output = Command::new("nim")
-        .current_dir(folder.path())
-        .args([
-            "c",
-            "--hints:off",
-            "-d:heaptracker",
-            &format!("--nimcache:{}", folder.join("cache").display()),
-            "words.nim",
-        ])
-        .output()
-        .expect("nim");
+    let output = nim(&folder, &["-d:heaptracker"]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("is not known here"), "{said}");
 }

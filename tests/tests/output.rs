@@ -5,7 +5,7 @@ use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Chance, Folder, Program, Report, Site, process, scale};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 #[test]
 fn a_program_cannot_tell_that_it_is_recorded() {
@@ -96,20 +96,19 @@ fn wrong_usage_has_exit_code_2() {
     assert_eq!(code(&["-o"]), 2);
 }
 
+/// Runs a command that reads `input` from a pipe.
+fn output_with_input(command: &mut Command, input: &str) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
 #[test]
 fn input_passes_through() {
     let folder = Folder::new();
-    let mut child = Command::new(heaptrack())
-        .arg("-o")
-        .arg(folder.join("t.htz"))
-        .arg("cat")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(b"through and through\n").unwrap();
-    let output = child.wait_with_output().unwrap();
+    let mut command = Command::new(heaptrack());
+    let output = output_with_input(command.arg("-o").arg(folder.join("t.htz")).arg("cat"), "through and through\n");
     assert_eq!(output.stdout, b"through and through\n");
 }
 
@@ -222,17 +221,9 @@ fn every_list_has_every_stack_that_has_its_cost() {
 #[test]
 fn a_program_started_in_gdb_is_recorded() {
     let folder = Folder::new();
-    let mut child = Command::new(heaptrack())
-        .args(["-d", "-o"])
-        .arg(folder.join("t.htz"))
-        .arg(target("hello"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(b"run\nquit\n").unwrap();
-    let output = child.wait_with_output().unwrap();
+    let mut command = Command::new(heaptrack());
+    command.args(["-d", "-o"]).arg(folder.join("t.htz")).arg(target("hello"));
+    let output = output_with_input(&mut command, "run\nquit\n");
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(stdout.contains("hello 1 \n"), "{stdout} {}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(Report::of(&folder.join("t.htz")).of_size(10).allocations, 1);

@@ -5,7 +5,8 @@
 //! view, and of failed checks, are left in `target/screenshots`.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{sources, target, workspace};
-use heaptrack_tests::twins::{self, AFTER, BEFORE};
+use heaptrack_tests::twins;
+use heaptrack_tests::twins::Version::{After, Before};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -30,8 +31,8 @@ fn traces() -> &'static Path {
         record(&folder, "orders", &[orders]);
         record(&folder, "base", &[orders, "6"]);
         record(&folder, "longer", &[orders, "14"]);
-        for (name, parts, lines) in [("twins-before", BEFORE, 0), ("twins", AFTER, 40), ("twins-again", AFTER, 7)] {
-            let program = twins::build(&folder.join(format!("{name}-sources")), parts, lines);
+        for (name, version, lines) in [("twins-before", Before, 0), ("twins", After, 40), ("twins-again", After, 7)] {
+            let program = twins::build(&folder.join(format!("{name}-sources")), version, lines);
             record(&folder, name, &[program.to_str().expect("a path")]);
         }
         let screens = target("screens");

@@ -54,13 +54,11 @@ fn a_program_with_its_own_malloc() {
 /// The function `mi_malloc` is exported, not exported, or absent.
 #[test]
 fn a_program_that_brings_an_allocator_is_recorded_and_warned_of() {
+    const PROGRAM: &str =
+        "void *mi_malloc(unsigned long n) { return n ? (void *)0 : \"\"; } int main(void) { return 7; }";
     let folder = Folder::new();
     let source = folder.join("program.c");
-    std::fs::write(
-        &source,
-        "void *mi_malloc(unsigned long n) { return n ? (void *)0 : \"\"; } int main(void) { return 7; }",
-    )
-    .unwrap();
+    std::fs::write(&source, PROGRAM).unwrap();
     let cases = [(&["-rdynamic"][..], true), (&[], true), (&["-rdynamic", "-Dmi_malloc=quick_malloc"], false)];
     for (number, (options, is_warned)) in cases.into_iter().enumerate() {
         let program = folder.join(&format!("program{number}"));

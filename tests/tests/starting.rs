@@ -1,6 +1,6 @@
 //! The first milliseconds of a recording: signals that arrive while the program is being started, and several
 //! recordings with one name.
-use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::run::{heaptrack, with_default_signals};
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Program, Report, process};
 use std::path::{Path, PathBuf};
@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Runs `sleep 20` under heaptrack. It exits with 0 only if no signal reached it.
 fn start_sleep(folder: &Folder, front: &[&str]) -> Child {
-    let mut command = Command::new("env");
-    command.args(["--default-signal=HUP,INT,QUIT,TERM,USR1,USR2"]).arg(heaptrack()).args(front);
-    command.args(["sleep", "20"]).current_dir(folder.path());
+    let mut command = with_default_signals(heaptrack());
+    command.args(front).args(["sleep", "20"]).current_dir(folder.path());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 

@@ -2,9 +2,8 @@
 //! publishes.
 use heaptrack_tests::report::Site;
 use heaptrack_tests::run::heaptrack;
-use heaptrack_tests::symbols::{Symbols, line_of};
+use heaptrack_tests::symbols::{Symbols, assert_script_is_named};
 use heaptrack_tests::{Folder, Program, Report, targets};
-use serde_json::Value;
 use std::process::Command;
 
 #[test]
@@ -51,8 +50,7 @@ fn python_functions_stand_between_native_frames() {
     let report = Report::of(&folder.join("trace.htz"));
     assert_eq!(report.total("lost_events"), 0);
     // Python adds a terminating zero.
-    let is_it = |site: &&Value| site["allocated_bytes"].as_u64() == site["allocations"].as_u64().map(|n| n * 7778);
-    let sites: Vec<_> = report.json()["allocations"].as_array().unwrap().iter().filter(is_it).collect();
+    let sites = report.entries_of_size(7778);
     let [site] = &sites[..] else { panic!("{} sites", sites.len()) };
     assert_eq!(site["allocations"], 50);
     let frames = site["frames"].as_array().unwrap();
@@ -72,17 +70,5 @@ fn node_tells_its_functions_by_jitdump() {
     let folder = Folder::new();
     let node = Program::new("node").arg("--perf-prof").arg(&source).arg(&addon).current_dir(folder.path());
     let report = node.recorded().whole_report();
-    let list = report.json()["allocations"].as_array().unwrap();
-    let own = |site: &&Value| site["allocated_bytes"].as_u64() == site["allocations"].as_u64().map(|n| n * 12345);
-    let mut compiled = 0;
-    for site in list.iter().filter(own) {
-        let frames = site["frames"].as_array().unwrap();
-        if let Some(script) = frames.iter().find(|frame| frame["function"] == "takeSome") {
-            assert_eq!(script["line"], line_of(&source, "takeSome"));
-            assert_eq!(script["file"], *source.to_string_lossy());
-            assert_eq!((&script["module"], &script["class"]), (&Value::Null, &Value::from("program")));
-            compiled += site["allocations"].as_u64().unwrap();
-        }
-    }
-    assert!(compiled > 1000, "only {compiled} calls have their JavaScript function");
+    assert_script_is_named(&report.entries_of_size(12345));
 }

@@ -1,8 +1,8 @@
 //! Compares text, `print --json` and exports with the naive replay.
 use super::rows::{Sum, key};
 use super::trace::{Level, Trace};
-use super::views::{Asked, Verdict, list, named, number, same, same_map, shown_stack};
-use super::{Costs, Merge, Query, Range};
+use super::views::{Asked, Verdict, list, named, number, numbers, same, same_map, shown_stack};
+use super::{Costs, Merge, Query, Range, When};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -175,6 +175,13 @@ fn totals_of_text(asked: &Asked<'_>) -> Vec<String> {
         format!("blocks at the peak: {}, at {}\n", costs.peak_allocations, seconds(asked.peak_time_ns())),
         format!("blocks {state}: {leaked_allocations}\n"),
     ];
+    if asked.range().from_ns > 0 || costs.base_allocations > 0 {
+        let grown = costs.live_bytes as i64 - costs.base_bytes as i64;
+        let amount = |bytes: u64, count: u64| format!("{} in {}", size(bytes), blocks(count));
+        lines.push(format!("live at the start: {}\n", amount(costs.base_bytes, costs.base_allocations)));
+        lines.push(format!("grown by: {}\n", bytes(grown)));
+        lines.push(format!("still live from this range: {}\n", amount(costs.kept_bytes, costs.kept_allocations)));
+    }
     let suppressed = costs.live_bytes - leaked_bytes;
     if suppressed > 0 {
         lines.push(format!("suppressed leaks: {}\n", size(suppressed)));
@@ -205,9 +212,22 @@ fn heading(asked: &Asked<'_>, cost: &str) -> String {
 struct Group {
     costs: Costs,
     value: i64,
+    /// The value of each stack.
+    values: Vec<i64>,
 }
 
+/// The number of stacks that text shows of a group.
+const SHOWN_STACKS: usize = 5;
+
 impl Group {
+    /// The line after the stacks that are shown, if there are more.
+    fn rest(&self, cost: &str) -> Option<String> {
+        let mut values = self.values.clone();
+        values.sort_unstable_by_key(|value| std::cmp::Reverse(value.unsigned_abs()));
+        let hidden = values.get(SHOWN_STACKS..).filter(|hidden| !hidden.is_empty())?;
+        Some(format!("  and {} from {} other places", amount(hidden.iter().sum(), cost), hidden.len()))
+    }
+
     /// The line above the stacks of the group.
     fn label(&self, asked: &Asked<'_>, cost: &str) -> String {
         let Costs { allocations: calls, temporary, .. } = self.costs;
@@ -218,8 +238,12 @@ impl Group {
             "peak" => format!("{peak} peak memory consumed over {calls} calls from"),
             "leaked" => format!("{size} {} over {calls} calls from", left(asked).1),
             "temporary" => {
-                let share = if calls == 0 { 0.0 } else { temporary as f64 * 100.0 / calls as f64 };
-                format!("{temporary} temporary allocations of {calls} allocations in total ({share:.2}%) from")
+                let of = format!("{temporary} temporary allocations of {calls} allocations in total");
+                // A block that was allocated before the range may be freed in it, so this is not always a share.
+                if calls == 0 || temporary > calls {
+                    return format!("{of} from");
+                }
+                format!("{of} ({:.2}%) from", temporary as f64 * 100.0 / calls as f64)
             }
             "live" => format!("{size} live in {} from", blocks(self.costs.live_allocations)),
             "allocated" => format!("{size} allocated over {calls} calls from"),
@@ -253,9 +277,11 @@ fn check_section(asked: &Asked<'_>, cost: &str, text: &str) -> Verdict {
         let group = groups.entry(format!("{}{}", leaf.is_some(), key(leaf, Merge::Line))).or_default();
         group.costs.add(costs);
         group.value += costs.value(cost, asked.suppressed[stack]);
+        group.values.push(costs.value(cost, asked.suppressed[stack]));
     }
     let mut expected: Vec<&Group> = groups.values().filter(|group| group.value != 0).collect();
     expected.sort_by_key(|group| std::cmp::Reverse(group.value.unsigned_abs()));
+    let mut rests: Vec<String> = expected.iter().filter_map(|group| group.rest(cost)).collect();
     let mut expected: Vec<String> = expected.into_iter().map(|group| group.label(asked, cost)).collect();
     let heading = heading(asked, cost);
     let part = text.split(&format!("\n{heading}\n")).nth(1).ok_or(format!("no {heading}"))?;
@@ -269,12 +295,21 @@ fn check_section(asked: &Asked<'_>, cost: &str, text: &str) -> Verdict {
     let is_row = |line: &&str| {
         !is_heading(line) && !line.starts_with("total runtime: ") && !line.starts_with("total memory live at ")
     };
-    let rows = part.lines().take_while(is_row).filter(|line| line.ends_with(" from"));
-    let mut found: Vec<String> = rows.map(str::to_owned).collect();
+    let lines = |end: &str| -> Vec<String> {
+        part.lines().take_while(is_row).filter(|line| line.ends_with(end)).map(str::to_owned).collect()
+    };
+    let (mut found, mut found_rests) = (lines(" from"), lines(" other places"));
     // Rows of equal cost may be in any order.
-    expected.sort();
-    found.sort();
-    same(&heading, found, expected)
+    [&mut expected, &mut found, &mut rests, &mut found_rests].into_iter().for_each(|list| list.sort());
+    same(&heading, found, expected)?;
+    // Of two stacks that grew and shrank equally much, either may be shown.
+    if cost == "growth" { Ok(()) } else { same(&format!("{heading}, other places"), found_rests, rests) }
+}
+
+/// A value as text shows it.
+fn amount(value: i64, cost: &str) -> String {
+    let is_count = matches!(cost, "allocations" | "temporary" | "deallocations");
+    if is_count { value.to_string() } else { bytes(value) }
 }
 
 fn check_own_code(asked: &Asked<'_>, cost: &str, text: &str) -> Verdict {
@@ -294,9 +329,7 @@ fn check_own_code(asked: &Asked<'_>, cost: &str, text: &str) -> Verdict {
     let Some(part) = text.split(&format!("\n{heading}\n")).nth(1) else {
         return same(&heading, expected.is_empty() || !asked.trace().has_own_code(), true);
     };
-    let is_count = matches!(cost, "allocations" | "temporary" | "deallocations");
-    let number = |value: &i64| if is_count { value.to_string() } else { bytes(*value) };
-    let mut expected: Vec<String> = expected.iter().map(number).collect();
+    let mut expected: Vec<String> = expected.iter().map(|value| amount(*value, cost)).collect();
     let rows = part.lines().take_while(|line| !line.is_empty());
     let mut found: Vec<String> = rows.map(|line| line.split_whitespace().next().unwrap_or("").to_owned()).collect();
     // Rows of equal size with different signs may be in any order.
@@ -352,91 +385,162 @@ fn folded_name(levels: &[Level], query: &Query) -> String {
     if names.is_empty() { "??".into() } else { names.join(";") }
 }
 
-/// Checks a flame graph: the widths of the bottom row add up to the cost.
+/// Checks a flame graph: each level of the stacks has a box with its cost, unless the box would be too narrow.
 pub fn check_svg(asked: &Asked<'_>, cost: &str, text: &str) -> Verdict {
-    let total: i64 = asked.stacks().map(|(stack, costs)| costs.value(cost, asked.suppressed[stack]).max(0)).sum();
-    let mut bottom: BTreeMap<i64, u64> = BTreeMap::new();
+    const WIDTH: f64 = 1200.0;
+    const NARROWEST: f64 = 0.3;
+    const HEIGHT: f64 = 17.0;
+    let mut tree: BTreeMap<Vec<String>, u64> = BTreeMap::new();
+    for (stack, costs) in asked.stacks() {
+        let value = costs.value(cost, asked.suppressed[stack]).max(0) as u64;
+        let name = folded_name(&asked.trace().stacks[stack], asked.query());
+        let path: Vec<String> = std::iter::once("all").chain(name.split(';')).map(escaped).collect();
+        (1..=path.len()).for_each(|length| *tree.entry(path[..length].to_vec()).or_default() += value);
+    }
+    let total = tree.values().max().copied().unwrap_or(0);
+    // The depth of a box, its name and its cost.
+    let mut expected: BTreeMap<(usize, String, u64), usize> = BTreeMap::new();
+    for (path, value) in tree.into_iter().filter(|(_, value)| *value as f64 / total as f64 * WIDTH >= NARROWEST) {
+        *expected.entry((path.len() - 1, path.last().cloned().unwrap_or_default(), value)).or_default() += 1;
+    }
+    let mut boxes = Vec::new();
     for piece in text.split("<g><title>").skip(1) {
         let (title, rest) = piece.split_once("</title>").ok_or("a title without an end")?;
-        let value =
-            title.rsplit('\n').next().and_then(|line| line.split(' ').next()).and_then(|word| word.parse().ok());
+        let (name, value) = title.rsplit_once('\n').ok_or("a title without a cost")?;
+        let value = value.split(' ').next().and_then(|word| word.parse::<u64>().ok());
         let y = rest.split("y=\"").nth(1).and_then(|rest| rest.split('"').next()).and_then(|y| y.parse::<f64>().ok());
         let (Some(value), Some(y)) = (value, y) else { return Err(format!("no numbers in {piece}")) };
-        let value: u64 = value;
-        *bottom.entry(-(y as i64)).or_default() += value;
+        boxes.push((y, name.to_owned(), value));
     }
     // The outermost level is drawn lowest.
-    same("the bottom row of the flame graph", bottom.values().next().copied().unwrap_or(0), total as u64)
+    let lowest = boxes.iter().map(|(y, ..)| *y).fold(0.0, f64::max);
+    let mut found: BTreeMap<(usize, String, u64), usize> = BTreeMap::new();
+    for (y, name, value) in boxes {
+        *found.entry((((lowest - y) / HEIGHT).round() as usize, name, value)).or_default() += 1;
+    }
+    same_map(&format!("boxes of the flame graph of {cost}"), &found, &expected)
 }
 
-/// Checks Massif's snapshots: the highest moment of each of 100 slices, with trees that add up.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Checks Massif's snapshots: the highest moment of each of 100 slices, with trees of what was live then.
 pub fn check_massif(trace: &Trace, text: &str) -> Verdict {
     const SLICES: u64 = 100;
     let length = trace.runtime_ns / SLICES + 1;
-    let mut highest: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    // Time, bytes, and the number of events up to then.
+    let mut highest: BTreeMap<u64, (u64, u64, usize)> = BTreeMap::new();
     let mut births: Vec<usize> = trace.blocks.iter().map(|block| block.born).collect();
     births.sort_unstable();
     for at in births {
-        let (ns, total) = (trace.times[at], trace.totals[at + 1]);
-        let slice = highest.entry((ns / length).min(SLICES - 1)).or_insert((ns, total));
-        if total > slice.1 {
-            *slice = (ns, total);
+        let moment = (trace.times[at], trace.totals[at + 1], at + 1);
+        let slice = highest.entry((moment.0 / length).min(SLICES - 1)).or_insert(moment);
+        if moment.1 > slice.1 {
+            *slice = moment;
         }
     }
-    let expected: Vec<(u64, u64)> = highest.into_values().map(|(ns, total)| (ns / 1_000_000, total)).collect();
+    let expected: Vec<(u64, u64)> = highest.values().map(|(ns, total, _)| (ns / 1_000_000, *total)).collect();
     let mut found = Vec::new();
-    for snapshot in text.split("\nsnapshot=").skip(2) {
+    for (snapshot, moment) in text.split("\nsnapshot=").skip(2).zip(highest.values()) {
         let value = |name: &str| {
             let line = snapshot.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|value| value.parse::<u64>().ok()).ok_or_else(|| format!("no {name}"))
         };
         found.push((value("time=")?, value("mem_heap_B=")?));
-        check_massif_tree(snapshot, value("mem_heap_B=")?)?;
+        if !snapshot.contains("heap_tree=empty") {
+            check_massif_tree(trace, moment.2, snapshot)?;
+        }
     }
+    same("massif's number of snapshots", text.matches("\nsnapshot=").count(), expected.len() + 1)?;
     let peak = trace.totals.iter().copied().max().unwrap_or(0);
     same("massif's highest snapshot", found.iter().map(|(_, total)| *total).max().unwrap_or(0), peak)?;
     same("massif's snapshots", found, expected)
 }
 
-/// The size of a node is the sum of its children's, or it has no children.
-fn check_massif_tree(snapshot: &str, total: u64) -> Verdict {
-    let node = |line: &str| {
+/// A node of a tree is named by its callees and itself. It has the bytes that are live after this many `events`, and
+/// says how many callers it has.
+fn check_massif_tree(trace: &Trace, events: usize, snapshot: &str) -> Verdict {
+    let mut expected: BTreeMap<Vec<String>, u64> = BTreeMap::new();
+    for block in trace.blocks.iter().filter(|block| block.size > 0 && block.lives(events)) {
+        let names: Vec<String> = trace.stacks[block.stack].iter().map(massif_name).collect();
+        (0..=names.len()).for_each(|length| *expected.entry(names[..length].to_vec()).or_default() += block.size);
+    }
+    let mut found: BTreeMap<Vec<String>, u64> = BTreeMap::new();
+    // Of each open node, how many callers are still to come.
+    let mut open: Vec<usize> = Vec::new();
+    let mut path: Vec<String> = Vec::new();
+    for line in snapshot.lines().filter(|line| line.trim_start().starts_with('n')) {
         let depth = line.len() - line.trim_start().len();
-        let (count, rest) = line.trim_start().strip_prefix('n')?.split_once(": ")?;
-        Some((depth, count.parse::<usize>().ok()?, rest.split(' ').next()?.parse::<u64>().ok()?))
-    };
-    let nodes: Vec<(usize, usize, u64)> = snapshot.lines().filter_map(node).collect();
-    if let Some((_, _, root)) = nodes.first() {
-        same("the root of massif's tree", *root, total)?;
-    }
-    for (at, (depth, count, bytes)) in nodes.iter().enumerate() {
-        let below = nodes[at + 1..].iter().take_while(|(below, ..)| below > depth);
-        let children: Vec<u64> = below.filter(|(below, ..)| *below == depth + 1).map(|(_, _, bytes)| *bytes).collect();
-        same("children of a massif node", children.len(), *count)?;
-        if !children.is_empty() {
-            same("bytes of a massif node", children.iter().sum::<u64>() <= *bytes, true)?;
+        let parts =
+            line.trim_start()[1..].split_once(": ").and_then(|(count, rest)| Some((count, rest.split_once(' ')?)));
+        let (count, (bytes, name)) = parts.ok_or_else(|| format!("no node: {line}"))?;
+        let number = |text: &str| text.parse::<u64>().map_err(|_| format!("no number: {line}"));
+        same("callers of a massif node", open.drain(depth.min(open.len())..).sum::<usize>(), 0)?;
+        if let Some(callers) = open.last_mut() {
+            *callers = callers.checked_sub(1).ok_or_else(|| format!("more callers than its node says: {line}"))?;
         }
+        open.push(number(count)? as usize);
+        path.truncate(depth.saturating_sub(1));
+        if depth > 0 {
+            // Names of one function at several addresses are the same here.
+            path.push(name.split_once(": ").map_or(name, |(_, name)| name).to_owned());
+        }
+        *found.entry(path.clone()).or_default() += number(bytes)?;
     }
-    Ok(())
+    same("callers of a massif node", open.iter().sum::<usize>(), 0)?;
+    same_map("massif's tree", &found, &expected)
+}
+
+/// `foo (a.c:3)`
+fn massif_name(level: &Level) -> String {
+    let base = |path: &String| path.rsplit('/').next().unwrap().to_owned();
+    let place = match (&level.file, level.line, &level.module) {
+        (Some(file), Some(line), _) => format!("{}:{line}", base(file)),
+        (Some(file), None, _) => base(file),
+        (None, _, Some(module)) => format!("in {module}"),
+        (None, _, None) => "in ???".to_owned(),
+    };
+    format!("{} ({place})", level.function.as_deref().unwrap_or("???")).replace('#', ".")
 }
 
 /// Checks KDE's file as its readers interpret it: each event is the number of an allocation class, which is allocated
-/// or freed.
+/// or freed, and an allocation class has a size and a stack.
 pub fn check_kde(trace: &Trace, text: &str) -> Verdict {
-    let mut sizes = Vec::new();
+    let (mut strings, mut pointers) = (vec![String::new()], vec![String::new()]);
+    // The pointer and the parent of each stack. Size and stack of each allocation class.
+    let mut stacks: Vec<(u64, u64)> = vec![(0, 0)];
+    let mut classes: Vec<(u64, u64)> = Vec::new();
     let (mut live, mut highest, mut allocations, mut bytes, mut frees) = (0u64, 0, 0u64, 0u64, 0u64);
+    let mut by_stack: BTreeMap<Vec<String>, (u64, u64)> = BTreeMap::new();
     for line in text.lines() {
-        let mut words = line.split(' ');
-        let kind = words.next().unwrap_or("");
-        let mut value = || words.next().and_then(|word| u64::from_str_radix(word, 16).ok()).ok_or(line.to_owned());
+        let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let hex = |word: &str| u64::from_str_radix(word, 16).map_err(|_| format!("no number: {line}"));
+        let numbers = || rest.split(' ').map(hex).collect::<Result<Vec<u64>, String>>();
         match kind {
-            "a" => sizes.push(value()?),
+            "s" => strings.push(rest.split_once(' ').map_or("", |(_, text)| text).to_owned()),
+            "i" => {
+                let numbers = numbers()?;
+                let names: Vec<&str> =
+                    numbers.iter().skip(2).step_by(3).map(|name| strings[*name as usize].as_str()).collect();
+                pointers.push(trace.kde_frame(&strings[numbers[1] as usize], &names));
+            }
+            "t" => stacks.push(<[u64; 2]>::try_from(numbers()?).map_err(|_| line.to_owned())?.into()),
+            "a" => classes.push(<[u64; 2]>::try_from(numbers()?).map_err(|_| line.to_owned())?.into()),
             "+" => {
-                let size = sizes[value()? as usize];
+                let (size, mut stack) = classes[hex(rest)? as usize];
                 (allocations, bytes, live) = (allocations + 1, bytes + size, live + size);
                 highest = highest.max(live);
+                let mut frames = Vec::new();
+                while stack != 0 {
+                    let (pointer, parent) = stacks[stack as usize];
+                    frames.push(pointers[pointer as usize].clone());
+                    stack = parent;
+                }
+                let sum = by_stack.entry(frames).or_default();
+                *sum = (sum.0 + 1, sum.1 + size);
             }
-            "-" => (frees, live) = (frees + 1, live - sizes[value()? as usize]),
+            "-" => (frees, live) = (frees + 1, live - classes[hex(rest)? as usize].0),
             _ => {}
         }
     }
@@ -445,7 +549,13 @@ pub fn check_kde(trace: &Trace, text: &str) -> Verdict {
     let by_exec = trace.blocks.iter().filter(|block| block.end.is_some_and(|end| !end.freed)).count() as u64;
     let expected =
         [whole.allocations, whole.allocated_bytes, whole.deallocations + by_exec, whole.live_bytes, whole.peak_bytes];
-    same("KDE's file", [allocations, bytes, frees, live, highest], expected)
+    same("KDE's file", [allocations, bytes, frees, live, highest], expected)?;
+    let mut expected: BTreeMap<Vec<String>, (u64, u64)> = BTreeMap::new();
+    for block in &trace.blocks {
+        let sum = expected.entry(trace.frames[block.stack].clone()).or_default();
+        *sum = (sum.0 + 1, sum.1 + block.size);
+    }
+    same_map("allocations and bytes of a stack in KDE's file", &by_stack, &expected)
 }
 
 /// Checks `print -H`: the number of allocated blocks of each size.
@@ -458,6 +568,42 @@ pub fn check_histogram(asked: &Asked<'_>, text: &str) -> Verdict {
     }
     let expected = expected.into_iter().map(|(size, count)| (size.to_string(), count.to_string())).collect();
     same_map("the histogram", &found, &expected)
+}
+
+/// Checks the slices of a report. A stack has a row in a slice only if something changed, so the last row of each stack
+/// says what it holds.
+pub fn check_slices(trace: &Trace, slices: &Value) -> Verdict {
+    let [times, starts, stacks] = ["time_ns", "start", "stack"].map(|name| numbers(&slices[name]));
+    let names = ["allocations", "deallocations", "live_bytes", "peak_bytes"];
+    let [allocations, deallocations, live, peaks] = names.map(|name| numbers(&slices[name]));
+    let count = times.len() - 1;
+    let border = |at: usize| match at {
+        0 => 0,
+        at if at == count => trace.times.len(),
+        at => trace.position(When::Ns(times[at])),
+    };
+    let mut held: BTreeMap<u64, u64> = BTreeMap::new();
+    for slice in 0..count {
+        let (begin, end) = (border(slice), border(slice + 1));
+        let range = Range { begin, end, from_ns: times[slice], to_ns: times[slice + 1], instant: false };
+        let (peak, peak_ns) = trace.peak(&range);
+        let rows = starts[slice] as usize..starts[slice + 1] as usize;
+        let sum = |column: &[u64]| column[rows.clone()].iter().sum::<u64>();
+        let mut at_peak = held.clone();
+        for row in rows.clone() {
+            held.insert(stacks[row], live[row]);
+            at_peak.insert(stacks[row], peaks[row]);
+        }
+        let within = |at: usize| begin <= at && at < end;
+        let born = trace.blocks.iter().filter(|block| within(block.born)).count() as u64;
+        let freed = trace.blocks.iter().filter(|block| block.end.is_some_and(|end| end.freed && within(end.at)));
+        let found = [sum(&allocations), sum(&deallocations), held.values().sum(), at_peak.values().sum()];
+        let expected = [born, freed.count() as u64, trace.totals[end], trace.totals[peak]];
+        same(&format!("slice {slice}, {names:?}"), found, expected)?;
+        let highest = ["highest", "highest_ns"].map(|name| number(&slices[name][slice]));
+        same(&format!("the highest moment of slice {slice}"), highest, [trace.totals[peak], peak_ns])?;
+    }
+    Ok(())
 }
 
 /// The totals that `trim`, `merge` and an export to KDE's format must not change.

@@ -1,5 +1,5 @@
 //! Random queries, in the words of docs/views.md.
-use super::trace::{Level, Trace};
+use super::trace::{Block, Level, Trace};
 use crate::Chance;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +104,45 @@ impl Query {
         words
     }
 
+    /// The query as the page asks it. The page writes nanoseconds as plain numbers, people add the unit. Here the even
+    /// ones are plain.
+    pub fn parameters(&self) -> Vec<(&'static str, String)> {
+        let plain = |text: &str| match text.strip_suffix("ns") {
+            Some(number) if number.ends_with(['0', '2', '4', '6', '8']) => number.to_owned(),
+            _ => text.to_owned(),
+        };
+        let parameter = |(name, value): (&'static str, String)| match name {
+            "at" | "from" | "to" | "lifetime" | "compare" => {
+                (name, value.split("..").map(plain).collect::<Vec<_>>().join(".."))
+            }
+            _ => (name, value),
+        };
+        self.words().into_iter().map(parameter).collect()
+    }
+
+    /// The same query with one part of another one, or with its suppressions switched. A server that remembers answers
+    /// must notice every difference.
+    pub fn with_a_part_of(&self, other: Query, chance: &mut Chance) -> Query {
+        let mut query = self.clone();
+        match chance.between(0, 14) {
+            0 => (query.at, query.from, query.to) = (other.at, other.from, other.to),
+            1 => query.include = other.include,
+            2 => query.exclude = other.exclude,
+            3 => query.threads = other.threads,
+            4 => query.size = other.size,
+            5 => query.lifetime = other.lifetime,
+            6 => query.hide = other.hide,
+            7 => query.collapse = !self.collapse,
+            8 => query.merge = other.merge,
+            9 => query.cost = other.cost,
+            10 => query.by_function = !self.by_function,
+            11 => (query.depth, query.top, query.points) = (other.depth, other.top, other.points),
+            12 => query.function = other.function,
+            _ => query.no_suppressions = !self.no_suppressions,
+        }
+        query
+    }
+
     /// The query as options of `print`.
     pub fn options(&self) -> Vec<String> {
         let option = |(name, value): &(&str, String)| match *name {
@@ -147,8 +186,7 @@ impl Query {
             query.size = Some((one.min(other), one.max(other)));
         }
         if by_lifetime {
-            let min = chance.between(0, trace.runtime_ns / 3 + 1) / (1 + chance.between(0, 20));
-            query.lifetime = Some((min, min + chance.between(0, trace.runtime_ns + 1)));
+            query.lifetime = Some(lifetime(chance, trace));
         }
         for class in ["runtime", "libc", "dependency", "kernel"] {
             if chance.between(0, 4) == 0 {
@@ -172,6 +210,19 @@ impl Query {
         };
         Query { compare: Some(base), ..self }
     }
+}
+
+/// A span of lifetimes. Half of them begin and end at the lifetimes of blocks, where one nanosecond makes a difference.
+fn lifetime(chance: &mut Chance, trace: &Trace) -> (u64, u64) {
+    let of = |block: &Block| block.end.map(|end| end.ns - block.born_ns);
+    let known: Vec<u64> = trace.blocks.iter().filter_map(of).collect();
+    if known.is_empty() || chance.between(0, 2) == 0 {
+        let min = chance.between(0, trace.runtime_ns / 3 + 1) / (1 + chance.between(0, 20));
+        return (min, min + chance.between(0, trace.runtime_ns + 1));
+    }
+    let mut any = || known[chance.between(0, known.len() as u64) as usize];
+    let (one, other) = (any(), any());
+    (one.min(other), one.max(other))
 }
 
 fn when(chance: &mut Chance, trace: &Trace) -> When {

@@ -1,6 +1,6 @@
 //! A trace as a flat list of blocks, each with its whole stack.
 use format::{Block as FormatBlock, CodeLocation, Domain, Event, Frame, Freed, Module, Reader};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 /// One level of a stack, with the fields that every output has.
@@ -60,6 +60,10 @@ pub struct Trace {
     pub totals: Vec<u64>,
     /// Distinct stacks, leaf first, without the frames of the allocator itself.
     pub stacks: Vec<Vec<Level>>,
+    /// For each stack, all its frames in the form of `kde_frame`.
+    pub frames: Vec<Vec<String>>,
+    /// Files that were loaded more than once. In heaptrack's own outputs, all their instances have the same names.
+    pub reloaded: BTreeSet<String>,
     pub runtime_ns: u64,
     pub suppressions: String,
     pub threads: Vec<u32>,
@@ -135,6 +139,9 @@ impl Trace {
     fn add_stacks(&mut self, names: &Names, nodes: &[(u32, Frame)], alloc_classes: &[(u64, u32)]) -> Vec<usize> {
         let mut known: HashMap<Vec<Position>, usize> = HashMap::new();
         let mut stack_of = Vec::new();
+        let mut paths = BTreeSet::new();
+        let loaded_again = names.modules.values().filter(|module| !paths.insert(&module.path));
+        self.reloaded = loaded_again.map(|module| module.path.clone()).collect();
         for (_, stack) in alloc_classes {
             let (mut frames, mut at) = (Vec::new(), *stack);
             while at != 0 {
@@ -145,12 +152,27 @@ impl Trace {
             let next = self.stacks.len();
             let number = *known.entry(key).or_insert(next);
             if number == next {
+                let frame = |frame: &Frame| {
+                    let levels = names.levels(*frame);
+                    let functions: Vec<&str> =
+                        levels.iter().map(|level| level.function.as_deref().unwrap_or_default()).collect();
+                    self.kde_frame(levels[0].module.as_deref().unwrap_or_default(), &functions)
+                };
+                let keys = frames.iter().map(frame).collect();
+                self.frames.push(keys);
                 let levels = frames.iter().flat_map(|frame| names.levels(*frame));
                 self.stacks.push(levels.skip_while(Level::is_allocator).collect());
             }
             stack_of.push(number);
         }
         stack_of
+    }
+
+    /// A frame as KDE's file has it: its module and its functions. The functions of a file that was loaded again are
+    /// left out, because KDE's file names each instance separately.
+    pub fn kde_frame(&self, module: &str, functions: &[&str]) -> String {
+        let is_named = !self.reloaded.contains(module) && functions.iter().any(|name| !name.is_empty());
+        format!("{module}: {}", if is_named { functions.join(" ") } else { String::new() })
     }
 
     fn replay(&mut self, events: &[(u64, u32, Event)], alloc_classes: &[(u64, u32)], stack_of: &[usize]) {

@@ -279,6 +279,17 @@ impl Asked<'_> {
             }
             same("rows that are left out", expected.values().all(|value| *value <= least), true)?;
         }
+        let Costs { allocations, temporary, allocated_bytes, .. } = self.sum().costs;
+        let seconds = (self.range.to_ns - self.range.from_ns) as f64 / 1e9;
+        for (name, count) in [
+            ("allocations_per_second", allocations),
+            ("temporary_per_second", temporary),
+            ("allocated_bytes_per_second", allocated_bytes),
+        ] {
+            let rate = if seconds > 0.0 { (count as f64 / seconds).round() as u64 } else { 0 };
+            same(name, number(&answer[name]), rate)?;
+        }
+        same("runtime_ns", number(&answer["runtime_ns"]), self.trace.runtime_ns)?;
         self.suppressions(answer)
     }
 
@@ -396,6 +407,10 @@ impl Asked<'_> {
         for (name, of) in columns {
             same(name, numbers(&answer[name]), sum(of))?;
         }
+        let (at, peak_ns) = self.trace.peak(&self.range);
+        let index = (0..points).find(|slice| place(slice + 1) >= at).unwrap_or(0);
+        let found = (number(&answer["peak"]["index"]) as usize, number(&answer["peak"]["time_ns"]));
+        same("peak", found, (index, peak_ns))?;
         let own =
             self.trace.count(&Range { instant: false, ..self.range }, 1, |block| self.picked[block].then_some(0))[0];
         let found = (number(&answer["own_peak"]["bytes"]), number(&answer["own_peak"]["time_ns"]));
@@ -457,7 +472,17 @@ impl Asked<'_> {
         let column = |at: usize| names.map(|name| number(&answer[name][at]));
         let found = from.iter().enumerate().map(|(at, from)| (*from, column(at))).collect();
         same_map("sizes", &found, &expected)?;
+        same("lists of functions", list(&answer["top"]).len(), from.len())?;
         for (from, top) in from.iter().zip(list(&answer["top"])) {
+            let mut ranks: Vec<(u64, u64)> = all[bucket(*from) * keys.len()..][..keys.len()]
+                .iter()
+                .filter(|costs| !costs.is_zero())
+                .map(|costs| (costs.allocations, costs.live_bytes))
+                .collect();
+            ranks.sort_unstable_by(|a, b| b.cmp(a));
+            ranks.truncate(self.query.top.unwrap_or(DEFAULT_TOP));
+            let rank = |row: &Value| (number(&row["allocations"]), number(&row["live_bytes"]));
+            same(&format!("size {from}, the top"), list(top).iter().map(rank).collect(), ranks)?;
             for row in list(top) {
                 let band = keys.iter().position(|key| *key == key_of_row(row, Merge::Line)).unwrap();
                 let costs = of(&all[bucket(*from) * keys.len() + band]);

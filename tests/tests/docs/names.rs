@@ -66,45 +66,45 @@ fn judge(named: usize, expected: usize, wrong: &[String]) {
     assert!(named > expected, "only {named} names were found");
 }
 
-#[test]
-fn every_path_in_a_document_exists() {
+/// Judges the names that `find` returns for the path and the text of each document, each with whether it exists.
+fn judge_documents(expected: usize, find: impl Fn(&Path, &str) -> Vec<(String, bool)>) {
     let (mut named, mut wrong) = (0, Vec::new());
     for (document, text) in documents() {
-        let is_part = |c: char| c.is_alphanumeric() || "_-./*".contains(c);
-        for word in text.split(|c: char| !is_part(c)).map(|word| word.trim_end_matches(['.', '/', '-'])) {
-            let is_path = FOLDERS.iter().any(|folder| word.starts_with(folder));
-            // `crates/...` and `fuzz/corpus/NAME` are patterns and not paths. The other two are created by a build.
-            let is_exempt = ["...", "NAME", "fuzz/crashes", "page/dist"].iter().any(|part| word.contains(part));
-            if !is_path || is_exempt {
-                continue;
-            }
+        for (name, exists) in find(&document, &text) {
             named += 1;
-            let here = document.parent().unwrap();
-            if !exists(&workspace().join(word)) && !exists(&here.join(word)) {
-                wrong.push(format!("{} names {word}", name_of(&document)));
+            if !exists {
+                wrong.push(format!("{} names {name}", name_of(&document)));
             }
         }
     }
-    judge(named, 100, &wrong);
+    judge(named, expected, &wrong);
+}
+
+#[test]
+fn every_path_in_a_document_exists() {
+    let is_part = |c: char| c.is_alphanumeric() || "_-./*".contains(c);
+    let is_path = |word: &&str| {
+        // `crates/...` and `fuzz/corpus/NAME` are patterns and not paths. The other two are created by a build.
+        let is_exempt = ["...", "NAME", "fuzz/crashes", "page/dist"].iter().any(|part| word.contains(part));
+        FOLDERS.iter().any(|folder| word.starts_with(folder)) && !is_exempt
+    };
+    judge_documents(100, |document, text| {
+        let here = document.parent().unwrap();
+        let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_end_matches(['.', '/', '-']));
+        let is_there = |word: &str| exists(&workspace().join(word)) || exists(&here.join(word));
+        words.filter(is_path).map(|word| (word.to_owned(), is_there(word))).collect()
+    });
 }
 
 #[test]
 fn every_link_of_a_document_leads_somewhere() {
-    let (mut named, mut wrong) = (0, Vec::new());
-    for (document, text) in documents() {
-        for target in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
-            let file = target.split('#').next().unwrap();
-            if target.contains("://") || file.is_empty() {
-                continue;
-            }
-            named += 1;
-            let path = document.parent().unwrap().join(file);
-            if !path.exists() {
-                wrong.push(format!("{} links to {target}", name_of(&document)));
-            }
-        }
-    }
-    judge(named, 100, &wrong);
+    judge_documents(100, |document, text| {
+        let here = document.parent().unwrap();
+        let file = |target: &str| target.split('#').next().unwrap().to_owned();
+        let targets = text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
+        let is_file = |target: &&str| !target.contains("://") && !file(target).is_empty();
+        targets.filter(is_file).map(|target| (format!("the link {target}"), here.join(file(target)).exists())).collect()
+    });
 }
 
 /// Under a heading of ARCHITECTURE.md that names crates, `file.rs` and `folder/file.rs` are files of these crates.
@@ -160,32 +160,23 @@ fn every_test_name_in_a_document_exists() {
             |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
         word.split('_').count() >= 4 && word.split('_').all(is_word)
     };
-    let (mut named, mut wrong) = (0, Vec::new());
-    for (document, text) in documents() {
-        for word in quoted(&text).into_iter().filter(|word| is_name(word)) {
-            named += 1;
-            if !names.contains(word) {
-                wrong.push(format!("{} names {word}", name_of(&document)));
-            }
-        }
-    }
-    judge(named, 10, &wrong);
+    judge_documents(10, |_, text| {
+        let words = quoted(text).into_iter().filter(|word| is_name(word));
+        words.map(|word| (word.to_owned(), names.contains(word))).collect()
+    });
 }
 
 /// `file.rs::test` in a document is a test in tests/tests.
 #[test]
 fn every_test_named_with_its_file_exists() {
-    let (mut named, mut wrong) = (0, Vec::new());
-    for (document, text) in documents() {
-        for word in text.split(|c: char| !(c.is_alphanumeric() || "_.:".contains(c))) {
-            let Some((file, test)) = word.split_once(".rs::") else { continue };
+    judge_documents(20, |_, text| {
+        let words = text.split(|c: char| !(c.is_alphanumeric() || "_.:".contains(c)));
+        let found = words.filter_map(|word| {
+            let (file, test) = word.split_once(".rs::")?;
             let path = workspace().join("tests/tests").join(format!("{file}.rs"));
             let source = std::fs::read_to_string(path).unwrap_or_default();
-            if !source.contains(&format!("fn {test}(")) {
-                wrong.push(format!("{} names {word}", name_of(&document)));
-            }
-            named += 1;
-        }
-    }
-    judge(named, 20, &wrong);
+            Some((word.to_owned(), source.contains(&format!("fn {test}("))))
+        });
+        found.collect()
+    });
 }

@@ -2,6 +2,7 @@
 use super::writers::{WRITERS, Writer};
 use super::{command, succeed};
 use heaptrack_tests::process::{code, signal};
+use heaptrack_tests::run::{heaptrack, with_default_signals};
 use heaptrack_tests::targets::target;
 use heaptrack_tests::view::view;
 use heaptrack_tests::{Chance, Folder, Report, scale};
@@ -58,9 +59,8 @@ fn end_it(
 ) -> (&'static str, i32) {
     let name = ["KILL", "TERM", "INT", "HUP"][chance.between(0, 4) as usize];
     let mut child = {
-        let mut command = std::process::Command::new("env");
-        command.arg("--default-signal=HUP,INT,TERM").arg(heaptrack_tests::run::heaptrack()).args(words);
-        command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut command = with_default_signals(heaptrack());
+        command.args(words).current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().unwrap()
     };
     wait(child.id(), chance);
