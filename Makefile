@@ -3,7 +3,8 @@
 #   make demo     builds, records the bundled program demo/shop.cpp, shows its report
 #   make check    for the inner loop: format, clippy, quick unit tests, one end-to-end suite; under a minute when warm
 #   make test     everything CI checks; at most 20 minutes on two cores
-#   make soak     the same with the full counts, and ten minutes of each fuzzer; hours. Its parts: make soak-unit, ...
+#   make soak     unit and end-to-end tests with all repetitions (make test runs a tenth), sanitizers, a capture library
+#                 that checks itself, fuzzers, the release on other systems; hours. Its parts: make soak-unit, ...
 #   make fuzz     one fuzzer: NAME=ring (trace, kde, symbols, cfi, http, command_line), for SECONDS=60
 #   make bench    timings against KDE's heaptrack, into docs/overhead.md
 #   make compatibility  visits the whole zoo (tests/zoo) and writes docs/compatibility.md
@@ -105,7 +106,8 @@ end-to-end-short:
 end-to-end-alone:
 	$(END_TO_END) $(call suites,$(ALONE))
 
-# The full counts. Each part takes less than an hour and can be made by itself.
+# HEAPTRACK_SOAK=1: tests make all their repetitions (tests/src/scale.rs). Each part takes less than an hour and can be
+# made by itself.
 SOAK := unit address thread checks fuzz alone short long dist
 soak: setup-soak static
 	@for part in $(SOAK); do $(MAKE) --no-print-directory soak-$$part || exit; done
@@ -151,11 +153,11 @@ soak-thread:
 	$(call sanitized,thread,-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer)
 
 # The suites that record, with a capture library that checks itself at every event and ends the program if a check fails
-# (decision 57). The suite `checks` shows that it does. Not `containers`, which needs a static
+# (decision 57). The suite `checks` shows that it does. Not `containers` and `symbols_jit`, which need a static
 # binary, nor `limits`, which allows less stack than an unoptimised heaptrack needs.
 CHECKED := api api_attach attach attach_imports attach_kill attach_leaves_nothing attach_stacks attach_states coroutines \
 	forbidden heaptrace heaptrace_signals heaptrace_tree hooks kill library lifecycle nim operators programs stacks_gdb \
-	stalls starting surroundings symbols_jit symbols_unwatched threads totals_dhat unseen zoo
+	stalls starting surroundings symbols_unwatched threads totals_dhat unseen zoo
 soak-checks:
 	$(CARGO) build -p heaptrack --features checks --target-dir target/checks
 	$(call checked,--features checks) --test checks
@@ -188,8 +190,10 @@ install-files:
 dist: static
 	CARGO="$(CARGO)" packaging/dist.sh
 
-# Two builds in different folders by different users give the same bytes; the package installs on other releases of Debian.
+# lintian finds no error in the package; two builds in different folders by different users give the same bytes; the package
+# installs on other releases of Debian.
 soak-dist: dist
+	lintian --fail-on error target/dist/*.deb
 	packaging/reproduce.sh
 	packaging/chroots.sh
 

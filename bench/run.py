@@ -226,17 +226,18 @@ Machine: {machine()}; load {load:.1f} at the start.
 
 ## heaptrace
 
-The same jobs under `heaptrace`, which writes no trace, against recording (*ours* above). *Time an event* is by how much the program
-takes longer, *CPU an event* that of all processes together. LG's heaptrace is not run here; an earlier measurement gave
+The same jobs under `heaptrace`, which writes no trace, against recording (*ours* above). *Time an event* is the extra
+wall time per event, *CPU an event* the extra CPU time of all processes per event. LG's heaptrace is not run here; an earlier measurement gave
 {LG_EVENT_NS} ns an event, all of it in the program.
 
 {live_table(results)}
 
-How to read it: *ours* is recording alone (`--no-symbols`); *with names* also looks up functions, files and lines, after the
-program has ended for what was not done before. *Events* are allocations and frees that our trace holds. *Extra CPU* is the CPU of all processes together beyond
-the base run's. *Target MB* is the highest resident size of the program itself, *profiler MB* that of all other processes
-together. Memory is watched in a round of its own. The inputs are made by `bench/inputs.py`, the same each time; the
-churn program (`bench/churn.cpp`) does little but malloc and free.
+How to read the tables: *base* is the run without a profiler. *Ours* is recording alone (`--no-symbols`). *With names* also
+looks up functions, files and lines; names that are still missing when the program ends are looked up then. *Events* are the
+allocations and frees in our trace. *Extra CPU* is the CPU time of all processes together, minus that of the base run. *Target
+MB* is the highest resident size of the program itself, *profiler MB* that of all other processes together. Memory is measured
+in a separate run. `bench/inputs.py` makes the inputs, which are the same each time. The churn program (`bench/churn.cpp`) does
+little but malloc and free.
 
 How the jobs were chosen: the churn program and the Python job were changed after first runs had shown our ratios, so that KDE's ratio comes
 near what was known of it for such programs (9 to 11x, 2.3 to 2.6x). Both changes lower our ratios too: the first churn gave us 5.7 to 7.5x
