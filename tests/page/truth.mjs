@@ -23,9 +23,8 @@ const shares = async (selector) => (await page.locator(selector).allInnerTexts()
 
 await check("1 at a chosen moment the cards, the lists and the legend have the same numbers", async () => {
   const answer = print("timeline", trace("screens"), "--points", "256");
-  // A slice whose peak was higher than its value at the end, because flicker's block of 300,000 bytes is gone by then. Tokens that were
-  // allocated after it may be in the same slice.
-  const slice = answer.live_bytes.findIndex((bytes, at) => bytes - answer.live_bytes_end[at] >= 200_000);
+  // A slice whose peak was higher than its value at the end, because flicker's block of 300,000 bytes is gone by then.
+  const slice = answer.live_bytes.findIndex((bytes, at) => bytes - answer.live_bytes_end[at] === 300_000);
   holds(slice > 0, "a slice with a flicker");
   const at = answer.time_ns[slice];
   const moment = print("profile", trace("screens"), "--at", `${at}ns`).totals.live_bytes;

@@ -71,7 +71,13 @@ int main(int count, char **words) {
         first_way(each);
         second_way(each);
         pause_ms(8);
-        if (round == 0) flicker();
+        /* With long pauses around it, no slice of the timeline has both the flicker and other blocks, unless the whole run
+         * takes longer than 256 such pauses. */
+        if (round == 0) {
+            pause_ms(40);
+            flicker();
+            pause_ms(40);
+        }
         if (round == 1) {
             pthread_t threads[2];
             for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, worker, NULL);

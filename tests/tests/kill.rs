@@ -2,10 +2,10 @@
 //! in the file.
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::run::{Running, heaptrack};
-use heaptrack_tests::{Chance, Folder, Program, Report, process, scale};
+use heaptrack_tests::{Chance, Folder, Program, Report, process, promised, scale};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Reads one thread's line of `counter`'s file: the finished (allocations, frees).
 fn counted(file: &Path, thread: usize) -> (u64, u64) {
@@ -75,18 +75,11 @@ fn both_are_killed_at_once() {
     for _ in 0..scale::count(50) {
         let Counting { file, running, target, _folder } = start_counter(&["1", "1000"]);
         started(&file);
-        let until = Instant::now() + Duration::from_millis(chance.between(400, 1200));
-        let mut seen = Vec::new();
-        while Instant::now() < until {
-            seen.push((Instant::now(), counted(&file, 0).0));
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let killed = Instant::now();
+        let duration = Duration::from_millis(chance.between(400, 1200));
+        let due = promised::watch(running.pid(), duration, || counted(&file, 0).0);
         signal("KILL", &[running.pid(), target]);
         let outcome = running.finish();
         assert_eq!(outcome.code, 137);
-        let promised = killed - Duration::from_millis(200);
-        let due = seen.iter().take_while(|(when, _)| *when <= promised).last().map_or(0, |(_, count)| *count);
         let report = outcome.report();
         let recorded = report.of_size(1000).allocations;
         assert!(recorded >= due, "{recorded} recorded, {due} were due");

@@ -3,7 +3,7 @@
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::report::sum;
 use heaptrack_tests::run::heaptrack;
-use heaptrack_tests::{Chance, Folder, Outcome, Program, Report, scale};
+use heaptrack_tests::{Chance, Folder, Outcome, Program, Report, promised, scale};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -158,13 +158,8 @@ fn both_are_killed_while_the_trace_is_folded() {
         let running = program.start();
         let target = running.target(&program);
         wait_for("a file that is folded", || (finished(&folder).0 > 400_000).then_some(()));
-        let until = Instant::now() + Duration::from_millis(chance.between(300, 900));
-        let mut seen = Vec::new();
-        while Instant::now() < until {
-            seen.push((Instant::now(), finished(&folder).0));
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let killed = Instant::now();
+        let duration = Duration::from_millis(chance.between(300, 900));
+        let due = promised::watch(running.pid(), duration, || finished(&folder).0);
         signal("KILL", &[running.pid(), target]);
         let outcome = running.finish();
         assert_eq!(outcome.code, 137);
@@ -173,8 +168,6 @@ fn both_are_killed_while_the_trace_is_folded() {
         assert_eq!(report.json()["damage"], json!([]), "{}", report.json()["damage"]);
         assert!(report.json()["folded_until_ns"].is_u64(), "it was folded");
         let own = sum(&report.own(&program.path)).allocations;
-        let promised = killed - Duration::from_millis(200);
-        let due = seen.iter().take_while(|(when, _)| *when <= promised).last().map_or(0, |(_, count)| *count);
         assert!(due <= own && own <= finished(&folder).0 + 1, "{own} of {}, {due} were due", finished(&folder).0);
         assert!(length(&outcome) <= BOUND);
     }
