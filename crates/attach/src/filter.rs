@@ -202,7 +202,8 @@ mod tests {
 
     #[test]
     fn a_filter_is_run() {
-        // ld nr; jeq mremap -> kill; else allow
+        // If the architecture is not x86-64, kills the thread. If the call is mremap, kills the process. Otherwise
+        // allows the call.
         let program = vec![
             step(0x20, 0, 0, 4),
             step(0x15, 1, 0, AUDIT_ARCH_X86_64),

@@ -22,12 +22,12 @@ pub const BOARD: u64 = journal::LENGTH;
 pub const FRAMES: u64 = journal::LENGTH + 512;
 pub const FRAMES_LENGTH: u64 = JOURNAL_PAGES - FRAMES;
 
-/// The image id while the image is not complete. If the profiler dies then, the next attach makes another home.
+/// The image id while the image is not complete. If the profiler dies meanwhile, the next attach makes another home.
 const NOT_FILLED: u64 = 0;
 
 const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// Lets the target map the memory. It holds nothing but the journal then.
+/// Lets the target map the memory, and writes only the journal into it.
 pub fn make(remote: &mut Remote<'_>, memory: &Memory, image: &Image) -> Result<Journal, Refusal> {
     let length = IMAGE + image.length + PAGE;
     let refused = || Refusal::call("memory for the recorder");
@@ -74,7 +74,7 @@ pub fn make(remote: &mut Remote<'_>, memory: &Memory, image: &Image) -> Result<J
 /// Writes the image, and then its id to the journal. No thread runs in it yet.
 pub fn fill(memory: &Memory, journal: &mut Journal, image: &Image) -> Result<CoreAddresses, Refusal> {
     let (content, places) =
-        image.at(journal.image).ok_or(Refusal::Image("the library inside it cannot be relocated"))?;
+        image.at(journal.image).ok_or(Refusal::Image("the embedded capture library cannot be relocated"))?;
     for segment in &image.segments {
         let bytes = content.get(segment.at as usize..(segment.at + segment.length) as usize).unwrap_or_default();
         memory
@@ -88,7 +88,7 @@ pub fn fill(memory: &Memory, journal: &mut Journal, image: &Image) -> Result<Cor
 
 /// Returns the addresses in an image that is in the target already.
 pub fn places(journal: &Journal, image: &Image) -> Result<CoreAddresses, Refusal> {
-    let found = image.at(journal.image).ok_or(Refusal::Image("the library inside it cannot be relocated"))?;
+    let found = image.at(journal.image).ok_or(Refusal::Image("the embedded capture library cannot be relocated"))?;
     Ok(found.1)
 }
 
@@ -102,7 +102,7 @@ pub fn make_board(memory: &Memory, journal: &Journal, bias: u64) -> io::Result<u
     Ok(board)
 }
 
-/// The address of the list entry for such a program.
+/// The address of the list entry that `make_board` makes for a program without a loader.
 pub const fn fake_map(journal: &Journal) -> u64 {
     journal.at + BOARD + 48
 }

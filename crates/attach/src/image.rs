@@ -47,7 +47,7 @@ pub struct CoreAddresses {
 
 impl Image {
     pub fn parse(file: &[u8]) -> Result<Image, Refusal> {
-        read(file).ok_or(Refusal::Image("the library inside it cannot be laid out"))
+        read(file).ok_or(Refusal::Image("the embedded capture library cannot be laid out"))
     }
 
     /// Returns the image relocated to `base`, and the addresses in it.

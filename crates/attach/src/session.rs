@@ -3,9 +3,10 @@
 //! ```text
 //! Prepared --begin: all threads stopped for about a millisecond--> Attached --end: stopped again--> (as before)
 //! ```
-//! Must hold: while all threads are stopped, the bytes that will be changed are those of the plan. A thread inside of
-//! them is moved before they change. The gate is opened last and shut first, so a hook does nothing while a session is
-//! only partly set up or partly removed. If the profiler is killed in between, the program runs on.
+//! Must hold: patches are written while all threads are stopped, and only if the code at their places is still the code
+//! that the plan was made for. A thread that is inside this code is moved to the slot first. The gate is opened last
+//! and shut first, so a hook does nothing while a session is only partly set up or partly removed. If the profiler is
+//! killed at any of these moments, the program runs on.
 use crate::check::Checked;
 use crate::children::{self, Children};
 use crate::error::Refusal;
@@ -62,7 +63,7 @@ pub enum Standing {
 
 impl Prepared {
     /// Begins the recording. `region` is the profiler's own mapping of the channel, with a header that is filled in.
-    /// `stamp` is the current one.
+    /// `stamp` is the current time stamp.
     pub fn begin(mut self, region: &Region, stamp: Stamp) -> Result<Attached, Refusal> {
         let (process, memory) = (self.checked.process.clone(), self.checked.memory.clone());
         let begun = crate::on_own_thread(|| match begin(&mut self, region, stamp) {
@@ -151,14 +152,14 @@ impl Known {
         Ok(Known { list, modules, imports })
     }
 
-    /// Returns true if modules were loaded or unloaded and their imports matter. To search these takes too long while
-    /// all threads are stopped.
+    /// Returns true if modules were loaded or unloaded and their imports matter. Then `Known` must be made again while
+    /// the target runs, because a search for imports takes too long while all threads are stopped.
     fn is_old(&self, prepared: &Prepared) -> bool {
         !prepared.written.hooks.is_empty() && prepared.loader.list(&prepared.checked.memory) != self.list
     }
 
-    /// Returns the words to redirect. A word that has changed meanwhile is left out, unless it was bound to the
-    /// function.
+    /// Returns the words to redirect. A word that has changed since the search is left out, unless it now holds the
+    /// address of the hooked function.
     fn redirects(&self, prepared: &Prepared) -> Vec<Redirect> {
         let kept = prepared.journal.kept();
         let redirects = self.imports.iter().filter_map(|import| {
@@ -172,8 +173,8 @@ impl Known {
     }
 }
 
-/// Returns true if no thread will return into the middle of the bytes to be changed. Fails if the code is not that of
-/// the plan.
+/// Returns true if no thread will return into the middle of the bytes to be changed. Fails if the code is no longer the
+/// code that the plan was made for.
 fn stands_well(prepared: &Prepared, threads: &[scan::Thread]) -> Result<bool, Refusal> {
     let memory = &prepared.checked.memory;
     for ready in &prepared.written.ready {
@@ -216,7 +217,7 @@ fn open(prepared: &mut Prepared, region: &Region, known: &Known, stamp: Stamp) -
         debug => debug,
     };
     let block = attach_block(process, prepared, loader, debug, region);
-    let core = block.to_core_bytes().ok_or(Refusal::Image("the library inside it is of another build"))?;
+    let core = block.to_core_bytes().ok_or(Refusal::Image("the embedded capture library is from another build"))?;
     memory.write(prepared.places.core, &core).map_err(failed)?;
     let journal = &mut prepared.journal;
     journal.recorder = std::process::id();
@@ -290,7 +291,7 @@ impl Attached {
         children::restore(&checked.process, std::slice::from_ref(&journal), journal.image_id)
     }
 
-    /// Clears the tables for reports. If that fails it does not matter, because the pointers lead to a shut gate.
+    /// Clears the tables for reports. A failure does not matter, because the functions in them find the gate shut.
     fn clear_tables(&self) {
         if !self.tables.is_empty()
             && let Ok(_world) = World::stop(&self.checked.process)
