@@ -2,7 +2,8 @@
 use crate::cfi::reg;
 use crate::resume_state::ResumeState;
 
-/// The shims (`assembly.rs`, and `capture-so/src/entries.rs`) write this structure in assembly, lowest address first.
+/// The shims (`assembly.rs`, and `capture-so/src/entries.rs`) write this structure in assembly. The picture has its
+/// fields from the lowest address to the highest.
 ///
 /// ```text
 /// rsp ->  result | argument 0..2 | resume state | r15 r14 r13 r12 rbx rbp | return address | <- CFA

@@ -159,9 +159,11 @@ impl Headers {
         Some(Headers { first: (base + offset) as *const ProgramHeader, count: count as usize })
     }
 
-    /// Returns the difference between addresses in memory and addresses in the file, and whether it is certain. If
-    /// musl's loader is run as a command, the program has no PT_PHDR. The difference is then computed from the start of
-    /// the file, if the headers are in its first page.
+    /// Returns the difference between addresses in memory and addresses in the file, and whether it is certain.
+    ///
+    /// It is certain if one of the headers is PT_PHDR. musl's loader has no such header, and if it is run as a command,
+    /// it is the program that the kernel started. The difference is then computed from the address of the file's first
+    /// page. If the headers are not in that page, the result is 0.
     pub fn bias(self) -> (u64, bool) {
         const PT_PHDR: u32 = 6;
         let first = self.first as u64;
@@ -474,7 +476,7 @@ impl Auxiliary {
     const AT_PHNUM: u64 = 5;
     const AT_RANDOM: u64 = 25;
 
-    /// Reads it from /proc/self/auxv.
+    /// Reads the auxiliary vector from /proc/self/auxv.
     pub fn from_proc() -> Option<Auxiliary> {
         let mut words = [[0u64; 2]; 40];
         let fd = sys::open_read(b"/proc/self/auxv\0")?;
@@ -486,7 +488,7 @@ impl Auxiliary {
         Self::from_words(words.iter().take(n).copied())
     }
 
-    /// Reads it from the program's initial stack.
+    /// Reads the auxiliary vector from the program's initial stack.
     ///
     /// # Safety
     /// `stack_end` points to argc on the initial stack, where the kernel put it. Entries may have been removed from the

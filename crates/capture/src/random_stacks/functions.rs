@@ -4,7 +4,8 @@
 use super::program::{Program, amount, sample, step};
 use std::arch::global_asm;
 
-/// A function of this file or of the `Library`, and the address to which its call of `step` returns.
+/// A function, and the address to which its call of `step` returns. The function is in this file, or it is code that
+/// `super::library` writes into memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
     pub code: unsafe extern "C-unwind" fn(*mut Program),
