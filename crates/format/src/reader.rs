@@ -23,7 +23,7 @@ pub struct Damage {
     pub reason: &'static str,
 }
 
-/// The number of places that are kept one by one. Beyond that, only their number is counted.
+/// The number of damaged places whose offset, length and reason are kept. Further ones are only counted.
 const DAMAGE_KEPT: usize = 256;
 const READ_STEP: usize = 256 << 10;
 const FIRST_STEP: usize = 32 << 10;
@@ -47,7 +47,7 @@ pub struct Reader<R: Read> {
     block: RawBlock,
     finished: bool,
     skipped: &'static [BlockKind],
-    /// `None` returns blocks of all domains, under their own kinds.
+    /// If this is `None`, blocks of all domains are returned, under their own kinds.
     domain: Option<Domain>,
     has_custom: bool,
     /// The latest block, returned or skipped, and the offset of its header.
@@ -152,18 +152,18 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Blocks of these kinds are checked but neither unpacked nor returned.
+    /// Makes the reader only check blocks of these kinds. It neither unpacks nor returns them.
     pub const fn skip(&mut self, kinds: &'static [BlockKind]) {
         self.skipped = kinds;
     }
 
-    /// Returns only the blocks of this domain and the shared ones, as if the trace had nothing else. The default is
-    /// malloc's domain.
+    /// Makes the reader return only the blocks of this domain and those that all domains share, as if the trace had
+    /// nothing else. The default is malloc's domain.
     pub const fn set_domain(&mut self, domain: Domain) {
         self.domain = Some(domain);
     }
 
-    /// Returns blocks of all domains, for callers that copy them.
+    /// Makes the reader return the blocks of all domains. This is for callers that copy blocks.
     pub const fn set_all_domains(&mut self) {
         self.domain = None;
     }
@@ -202,7 +202,7 @@ impl<R: Read> Reader<R> {
         &self.damage
     }
 
-    /// The number of all such places.
+    /// The number of all places that could not be read.
     pub const fn damage_count(&self) -> u64 {
         self.damage_count
     }
@@ -221,7 +221,7 @@ impl<R: Read> Reader<R> {
             return Ok(Found::End);
         }
         let Some(bytes) = self.rest().first_chunk::<HEADER_LEN>() else {
-            // Less than a header is left. It is the beginning of one, or cannot become a block.
+            // Less than a header is left. A growing file may complete it, unless it begins like no block or trailer.
             return Ok(if could_begin_a_block(self.rest()) {
                 Found::End
             } else {
@@ -326,7 +326,7 @@ impl<R: Read> Reader<R> {
             payload.extend_from_slice(stored);
             return payload.len() == raw_len;
         }
-        // Allocates only as much as the packed data itself announces, too.
+        // If the packed data announces the length of its content, the header must agree before memory is reserved.
         let promised = zstd::zstd_safe::get_frame_content_size(stored).ok().flatten();
         if promised.is_some_and(|promised| promised != raw_len as u64) {
             return false;

@@ -35,16 +35,16 @@ impl<W: Write> FileWriter<W> {
         })
     }
 
-    /// Continues after a writer that ended or was killed. Nothing in the file changes: its old index and trailer stay,
-    /// and until `finish` the file reads as before, with the new blocks. An incomplete block at the end of an
-    /// unfinished file is cut off.
+    /// Continues after a writer that ended or was killed. Nothing in the file changes: its old index and trailer stay.
+    /// Until `finish` has written new ones, a reader goes from block to block and finds the old blocks and the new
+    /// ones. The caller has cut off an incomplete block at the end of the file.
     pub(crate) fn behind(out: W, level: i32, end: End) -> io::Result<Self> {
         let End { offset, ordinal, index, .. } = end;
         Ok(FileWriter { out, compressor: Compressor::new(level)?, buffer: Vec::new(), offset, ordinal, index })
     }
 
-    /// Returns the bytes that the block takes in the file. After an error the file ends in half a block, so nothing
-    /// more may be written.
+    /// Returns the number of bytes that the block takes in the file. After an error the file ends in half a block, so
+    /// nothing more may be written.
     pub fn write(&mut self, block: &RawBlock) -> io::Result<u64> {
         if block.payload.len() > MAX_RAW {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a block of more than 64 MiB"));
@@ -59,7 +59,7 @@ impl<W: Write> FileWriter<W> {
         Ok(written)
     }
 
-    /// The bytes that the block would take.
+    /// The number of bytes that the block would take in the file.
     pub fn packed_len(&mut self, block: &RawBlock) -> io::Result<u64> {
         self.compress(block)?;
         Ok(self.buffer.len() as u64)

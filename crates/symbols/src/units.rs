@@ -1,7 +1,8 @@
 //! The units of one DWARF file: finds the unit that covers an address, and the unit that contains an entry.
 //!
-//! Receives: the file's sections. Returns: units, each read at its first use. Must hold: if `.debug_aranges` lists an address, no
-//! other unit is read. Only for an address that it does not list, the beginning of every unlisted unit is read.
+//! Receives: the file's sections. Returns: units, each read at its first use. Must hold: if a unit that
+//! `.debug_aranges` lists for an address has an answer, no other unit is read. If none of the listed units has one, the
+//! beginning of every unlisted unit is read, once per file.
 use crate::functions::{CodeRange, Functions, read};
 use crate::lines::Lines;
 use crate::part::Part;
@@ -86,7 +87,7 @@ pub(crate) struct Units<'f> {
     pub(crate) dwarf: Dwarf<Part<'f>>,
     /// The ranges that `.debug_aranges` lists.
     listed: OnceCell<Ranges>,
-    /// The ranges of all units that it does not list.
+    /// The ranges of all units that `.debug_aranges` does not list.
     unlisted: OnceCell<Ranges>,
     /// The offsets of units, as far as known.
     starts: RefCell<BTreeSet<usize>>,
@@ -121,7 +122,8 @@ impl<'f> Units<'f> {
             .or_else(|| ask_all(self.unlisted.get_or_init(|| self.look_for_unlisted())))
     }
 
-    /// The end of the last unit that covers one of these addresses. `None` if that is not known, because one of them is not listed.
+    /// The end of the last unit that covers one of these addresses, taken from the start of the next known unit. `None`
+    /// if an address is not listed, or if no unit is known after the last one.
     pub(crate) fn end_of(&self, addresses: &[u64]) -> Option<usize> {
         let listed = self.listed.get_or_init(|| self.list());
         let mut last = None;

@@ -15,8 +15,8 @@ const PIECE: usize = 4 << 20;
 /// Pointers that share their address with another one get addresses from here on.
 const SPARE: u64 = 1 << 46;
 
-/// Functions that C++ uses to call malloc. KDE's readers show their caller instead. With the names that the linker
-/// knows.
+/// Functions that C++ uses to call malloc. KDE's readers show the caller of such a function instead. Each has its
+/// readable name and its mangled name.
 const ALLOCATORS: [(&str, &str); 4] = [
     ("operator new(unsigned long)", "_Znwm"),
     ("operator new[](unsigned long)", "_Znam"),
@@ -33,11 +33,14 @@ pub(crate) struct Pointer {
     pub(crate) is_allocator: bool,
 }
 
-/// A function, file and line: numbers of strings, 0 = none.
+/// A place in the source of the program.
 #[derive(Clone, Copy)]
 struct Spot {
+    /// The number of a string, from 1. 0 = none.
     function: u32,
+    /// The number of a string, from 1. 0 = none.
     file: u32,
+    /// The number of the line. 0 = unknown.
     line: u32,
 }
 
@@ -48,7 +51,7 @@ pub(crate) struct Names {
     strings: Vec<Box<str>>,
     text: usize,
     pointers: Vec<Pointer>,
-    /// String -> instance.
+    /// The instance of each module, by the number of the string that is its path.
     modules: HashMap<u32, u16>,
     new_modules: Vec<(u16, u32)>,
     /// Frames that are in use.
@@ -69,7 +72,7 @@ impl Names {
         true
     }
 
-    /// Returns false if the line is invalid, or if there are too many.
+    /// Returns false if the line is invalid, or if the file has too many pointers.
     pub(crate) fn pointer(&mut self, mut fields: Fields) -> bool {
         let (Some(address), Some(module)) = (fields.number(), fields.index()) else { return false };
         if self.pointers.len() >= MOST_POINTERS {
@@ -94,7 +97,7 @@ impl Names {
         self.pointers.get((number as usize).checked_sub(1)?).copied()
     }
 
-    /// The program's own file, which is the first one that a recorder writes.
+    /// The path of the program's own file, which is the first string that a recorder writes.
     pub(crate) fn program(&self) -> Option<&str> {
         self.strings.first().map(|text| &**text).filter(|text| text.starts_with('/'))
     }
