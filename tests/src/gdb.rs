@@ -1,8 +1,8 @@
 //! gdb as the oracle for stacks.
 //!
 //! With `HEAPTRACK_TEST_STOP_AT=n1,n2,...` the capture library stops the process (SIGSTOP to the thread itself) right
-//! after it recorded its n-th allocation. gdb attaches at the first such stop and prints the raw return addresses at
-//! each stop. The stack that was recorded for the same event must be equal.
+//! after it has recorded the process's n-th allocation, for each of these n. gdb attaches at the first stop and prints
+//! the raw return addresses at each stop. The stack that was recorded for the same allocation must be equal.
 use crate::process;
 use crate::report::{Frame, Report, real};
 use crate::run::{Outcome, Program};
@@ -74,11 +74,13 @@ fn line(text: &str) -> (u64, Vec<Frame>) {
 }
 
 impl Stop {
-    /// Returns `None` if the stack recorded for this event equals gdb's, and otherwise the difference.
+    /// Returns `None` if the stack recorded for this allocation equals gdb's, and otherwise the difference.
     ///
-    /// gdb can only guess the callers of code without a module (JIT), so the comparison ends there. In a program with
-    /// several threads, the position of the n-th event in the trace may differ by up to `slack` among the events of its
-    /// thread.
+    /// gdb can only guess the callers of code without a module (JIT), so the comparison ends there.
+    ///
+    /// If several threads allocate at once, the trace may number their allocations in another order than the process
+    /// counted them. So if `slack` is not 0, every allocation of the same thread whose number in the trace differs by
+    /// at most `slack` is compared, and one of them must be equal.
     pub fn difference(&self, trace: &Path, slack: u64) -> Option<String> {
         let wanted = known(&self.frames);
         let mut best = String::new();

@@ -1,4 +1,4 @@
-//! A trace whose oldest events were folded, once and again, against a replay of the whole one with maps.
+//! Compares a trace whose oldest events were folded, once or several times, with a naive replay of the whole trace.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 mod common;
 
@@ -136,7 +136,8 @@ fn cut_trace(seed: u64) -> (Trace, Cut, Engine) {
     (trace, cut, engine)
 }
 
-/// The timeline shows the highest moment of the folded part, exactly and for each band.
+/// The timeline shows the peak of the whole trace with its exact time, bytes and number of blocks, even if the peak is
+/// in the folded part. The bytes of all bands at the peak add up to those of the peak.
 #[test]
 fn the_timeline_shows_a_folded_peak() {
     let mut seen = 0;

@@ -1,6 +1,6 @@
-//! Every command that makes a file from a trace.
+//! Every command that makes a file from a trace at a place that the user names.
 
-/// The arguments before the name of the file, and after it.
+/// A command, and its arguments before and after the name of the file that it writes.
 pub struct Writer {
     pub name: &'static str,
     pub before: &'static [&'static str],
