@@ -1,6 +1,7 @@
 // The source of answers: the server, or the report that contains the page.
 //
-// Both return the answers of docs/views.md. A server is exact to the event. A report has 256 slices of time, and its answers say which of them were used.
+// Both return the answers of docs/views.md. A server is exact to the event. A report has at most 256 slices of time. It moves a range to the borders of slices, and the
+// answer's `range` says to which.
 import type { ReportData } from "./report";
 import { Report } from "./report";
 
@@ -8,7 +9,7 @@ export type Answer = Record<string, unknown>;
 
 export interface Source {
   get(view: string, trace: number, query: string): Promise<Answer>;
-  /** Discards answers of a trace that has grown since. */
+  /** True for a report, false for a server. */
   readonly isReport: boolean;
 }
 
