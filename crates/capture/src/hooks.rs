@@ -1,5 +1,6 @@
 //! The table of hooked functions. Everything else about them is generated from it: the exported shims, the look-up of
-//! the real functions, the list of exports that the build checks, and the functions that attach patches.
+//! the real functions, and the list of exports that the build checks. When heaptrack attaches, it patches functions of
+//! the same table, except for some kinds (`find` in `attach`'s `hooked_functions.rs`).
 //!
 //! It has two parts. The functions of libc are exported to every program. The functions that only an allocator defines
 //! (C++'s operators, and what jemalloc, mimalloc and tcmalloc export besides malloc) are exported only if such an
@@ -38,11 +39,13 @@ macro_rules! for_each_hook {
 ///
 /// - `New`, `NewAligned`: as `Size0`, but throws instead of returning null.
 /// - `InPlace`: like xallocx: resizes argument 0 where it is, to argument 1, and returns the size that it then has.
-/// - `Expand`: the same, but returns the block, or null.
-/// - `ResizeOrFree`: like reallocf: as `Resize1`, but the block is freed if that fails.
+/// - `Expand`: as `InPlace`, but returns the block, or null.
+/// - `ResizeOrFree`: like reallocf: as `Resize1`, but if the call fails, the block is freed.
 /// - `Text`: like strdup: the size is that of the string that is returned.
 ///
-/// To add a family, add its rows here and its variant to [`Family`].
+/// To add a family, add its rows here, its variant to [`Family`] and [`Family::ALL`], and its function to
+/// [`Family::mark`]. If the names begin with a new prefix, add that to `PREFIXES`: an attach patches a module only if it
+/// has a function that is called `malloc` without its prefix.
 #[macro_export]
 macro_rules! for_each_family_hook {
     ($then:ident) => {
@@ -208,7 +211,7 @@ macro_rules! names {
         /// Every hook's symbol, in the order of `Hook`.
         pub const NAMES: &[&[u8]] = &[$(stringify!($name).as_bytes()),*];
 
-        /// What each one's arguments mean, in the order of `Hook`.
+        /// What the arguments of every hook mean, in the order of `Hook`.
         pub const KINDS: &[Kind] = &[$(Kind::$kind),*];
     };
 }
