@@ -320,7 +320,7 @@ impl<'a> Writer<'a> {
     fn end(mut self) -> Result<Written, Error> {
         self.samples_until(u64::MAX);
         let totals = self.definitions.summary.map(|summary| summary.totals).unwrap_or_default();
-        // KDE's readers add a millisecond to the last time in the file.
+        // KDE's readers take the last time plus one millisecond for the run time, so write one millisecond less.
         self.clock((totals.runtime_ns / MS).saturating_sub(1));
         let sampled = self.definitions.samples.iter().map(|sample| sample.rss_bytes).max().unwrap_or(0);
         if totals.peak_rss_bytes > sampled {
