@@ -168,7 +168,7 @@ pub fn started(pid: u32) -> Option<u64> {
     field(pid, 19)
 }
 
-/// Returns a number of /proc/PID/stat. Fields are counted from the state, which follows the name.
+/// Returns a number from /proc/PID/stat. Index 0 is the state, the first field after the name.
 fn field(pid: u32, index: usize) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     text.rsplit_once(") ")?.1.split(' ').nth(index)?.parse().ok()

@@ -6,8 +6,8 @@
 //! exception may pass through one: see `throwing`.
 //!
 //! **Slots alone lead here**: no other code may call the unsafe functions below. Only a slot that the profiler has
-//! written jumps to one or calls one, with the address of its entry pushed as above. The slot and the entry live as
-//! long as the image.
+//! written jumps to one or calls one, with the address of its entry pushed as above. The slot and the entry stay
+//! mapped as long as this library.
 use crate::sandbox::check_result;
 use crate::shims::{after_out_result, product};
 use capture::context::{Context, Next};

@@ -78,8 +78,8 @@ struct Private {
     known_modules: UnsafeCell<KnownModules>,
 }
 
-/// How much of the shared memory is ours: per process a `Private`, per thread a `Local`. Recorders of the same build
-/// ask for this much, and `is_ours` compares.
+/// How much of the shared memory belongs to this library: per process a `Private`, per thread a `Local`. The recorder
+/// of the same build reserves this much, and `is_ours` refuses a channel with another size.
 pub const WRITER_MEMORY: WriterMemory = WriterMemory { process: 5 << 18, thread: 1408 << 10 };
 
 const _: () = assert!(size_of::<Private>() <= WRITER_MEMORY.process as usize);
@@ -261,9 +261,10 @@ impl Core {
     }
     #[inline(always)]
     fn private(&self) -> &Private {
-        // SAFETY: the region is mapped (see `Core`), and `private` is page-aligned in it. `is_ours` demands
-        // `WRITER_MEMORY`, which the assertion at `Private` compares. Zeros are valid, and what several threads write
-        // is atomic or in an `UnsafeCell`.
+        // SAFETY: the region is mapped (see `Core`), and `private` is page-aligned in it. A `Private` fits there:
+        // `is_ours` accepts only a channel that reserves `WRITER_MEMORY`, and the assertion below `WRITER_MEMORY`
+        // proves that a `Private` is not larger. Zeros are a valid `Private`, and what several threads write is atomic
+        // or in an `UnsafeCell`.
         unsafe { &*self.parts().private }
     }
     #[inline(always)]

@@ -8,8 +8,8 @@
 //! its own, which clears the stack memos and then jumps to the real one.
 //!
 //! Must hold: no thread waits for a lock. If two threads meet a new module at the same time, one of them records its
-//! frame without a module. Nothing that was learnt of a library's code is kept after the walk, because the library may
-//! be gone before the next one.
+//! frame without a module. The unwind rules of a library that was loaded after the start are not cached
+//! (`walk/simple.rs`), because another library may be at the same addresses by the next walk.
 use crate::core::CORE;
 use crate::elf::LinkMap;
 use crate::real;
@@ -103,7 +103,7 @@ pub fn alone<T>(work: impl FnOnce() -> T) -> Option<T> {
     Some(result)
 }
 
-/// Called by the exported `dlclose`. Returns the address that it jumps to next.
+/// Called by the exported `dlclose`. Returns the address to which that `dlclose` jumps next: the real one.
 pub extern "C" fn closing() -> *const () {
     CORE.start();
     if is_on() {

@@ -1,7 +1,7 @@
 //! What belongs to one patched function of an allocator in a process that runs already.
 //!
-//! The profiler replaces the first instructions of a function by a jump to code near it (a *slot*). The slot leads to a
-//! shim:
+//! heaptrack replaces the first instructions of a function by a jump to code near that function (a *slot*). The slot
+//! leads to a shim:
 //!
 //! ```text
 //! malloc: jmp slot                 slot: push entry; jmp shim            allocations: the shim calls entry.real
@@ -44,7 +44,8 @@ impl Freed {
     pub const NONE: Freed = Freed { address: 0, cfa: 0, head: 0, entry: 0, module: Range::NONE };
 }
 
-/// How many calls of its own free an allocator may have for blocks that are free already. Such calls are not recorded.
+/// The most places at which an allocator's own code calls free for blocks that the program has freed already. Calls
+/// from these places are not recorded.
 pub const INTERNAL: usize = 4;
 
 /// One patched function. The shims, which are assembly, know the offsets of the first two fields.
@@ -93,10 +94,11 @@ shims! {
     Syscall,
 }
 
-/// What the profiler must find in the image. Exported as `heaptrack_core_table`.
+/// What heaptrack needs to know of the capture library when it writes the library into a running process. Exported as
+/// `heaptrack_core_table`.
 #[repr(C)]
 pub struct CoreTable {
-    /// `AttachBlock::VERSION`, as the image was compiled.
+    /// `AttachBlock::VERSION` of the build that compiled the capture library. heaptrack refuses any other one.
     pub version: u64,
     pub core: &'static Core,
     /// The function that replaces the loader's empty notification function.

@@ -7,7 +7,8 @@ use crate::core::{ACTIVE, CORE};
 use channel::Header;
 use core::sync::atomic::Ordering;
 
-/// Called before an exec. `path` is that of the new program, or null if it has none.
+/// Called before an exec. `path` is that of the new program. It is null if the exec is by a descriptor, or if the path
+/// may not be read.
 ///
 /// # Safety
 /// `path` is null or a NUL-terminated string that can be read.

@@ -30,7 +30,8 @@ use core::mem::offset_of;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AttachBlock {
-    /// `CoreTable::version` of the image in the target. `to_core_bytes` compares it with [`AttachBlock::VERSION`].
+    /// `CoreTable::version` of the capture library in the target. `to_core_bytes` compares it with
+    /// [`AttachBlock::VERSION`].
     pub version: u64,
     /// The fixed part of the shared memory.
     pub region: u64,
@@ -66,8 +67,8 @@ macro_rules! layout {
 
 impl AttachBlock {
     /// Tells one layout of the memory that the profiler writes or reads in the target from another: a hash of the
-    /// offsets that this crate has in the profiler. The image exports the same constant as it was compiled there
-    /// (`CoreTable`). The two are equal when the profiler and the image are of one build.
+    /// offsets that this crate has in the profiler. The capture library exports the hash of its own offsets
+    /// (`CoreTable::version`). The two are equal if the profiler and the capture library are of one build.
     pub const VERSION: u64 = hash(layout! {
         Core { state, gate, parts, clock, stack_top, own }
         Parts { region, private, debug, program, pid }
@@ -97,8 +98,8 @@ impl AttachBlock {
         }
     }
 
-    /// The bytes that the profiler writes over the target's `CORE`. Returns `None` if the image was not built from the
-    /// same source as this profiler.
+    /// The bytes that the profiler writes over the target's `CORE`. Returns `None` if the capture library in the target
+    /// was not built from the same source as this profiler.
     pub fn to_core_bytes(&self) -> Option<[u8; CORE_BYTES]> {
         const PARTS: usize = offset_of!(Core, parts);
         const PROGRAM: usize = PARTS + offset_of!(Parts, program);

@@ -3,7 +3,8 @@ use super::{Entry, Index, LIVE, Modules};
 use core::sync::atomic::Ordering;
 
 impl Modules {
-    /// Returns true if the current index is sorted and no two modules overlap.
+    /// Returns true if the current index is sorted and no two modules overlap, or if the index was replaced during the
+    /// check (see `holds`).
     pub fn is_in_order(&self) -> bool {
         self.holds(Index::is_in_order)
     }
@@ -19,7 +20,8 @@ impl Modules {
         })
     }
 
-    /// Also returns true if the index was replaced meanwhile, because then it may have been half written.
+    /// Returns true if `is_right` holds for the current index, or if the index was replaced during the check, because
+    /// then `is_right` may have seen it half written.
     fn holds(&self, is_right: impl Fn(&Index) -> bool) -> bool {
         let generation = self.generation();
         let is_right = self.indexes.get(generation as usize & 1).is_none_or(is_right);
