@@ -7,7 +7,8 @@ use crate::counter::{Counter, Peak};
 use crate::definitions::{Definitions, KnownAllocClass};
 use format::{Folded, FoldedRow};
 
-/// The part that contains the highest moment, unless an event of the file does.
+/// Returns the folded part with the highest peak, if that peak is at least as high as `counted`, the peak of the events
+/// that are in the file.
 pub(crate) fn peaking<'a>(parts: impl Iterator<Item = &'a Folded>, counted: Peak) -> Option<&'a Folded> {
     // Of equal peaks the first counts, which is the folded one.
     parts.filter(|part| part.peak_bytes > 0 && part.peak_bytes >= counted.bytes).max_by_key(|part| part.peak_bytes)

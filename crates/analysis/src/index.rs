@@ -112,7 +112,7 @@ impl Index {
         let checkpoint = Checkpoint::of(walker, block);
         self.live_bytes += checkpoint.live.len();
         self.checkpoints.push(checkpoint);
-        // With an even number, the last checkpoint would be dropped, and the slice that it ended would continue.
+        // `halve` needs an odd number. With an even one it would drop the last checkpoint, where the next slice begins.
         while self.is_too_large() && self.checkpoints.len() > 2 && self.checkpoints.len() % 2 == 1 {
             self.halve();
         }
@@ -159,7 +159,8 @@ impl Index {
         counter.begin_peak(&walker.now, time_ns);
     }
 
-    /// Drops every second checkpoint. The last one stays.
+    /// Drops every second checkpoint and joins the two slices beside it. The number of checkpoints must be odd: then
+    /// the first and the last one stay.
     fn halve(&mut self) {
         let mut kept = Vec::with_capacity(self.checkpoints.len() / 2 + 1);
         for (number, checkpoint) in std::mem::take(&mut self.checkpoints).into_iter().enumerate() {

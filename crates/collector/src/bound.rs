@@ -138,7 +138,7 @@ impl Bounded {
         Ok(())
     }
 
-    /// Ends the file here; its content stays.
+    /// Stops the fold, if one is running. The file keeps what was written so far.
     pub(crate) fn abandon(&mut self) {
         if let Some(folding) = self.folding.take() {
             folding.give_up();
@@ -165,10 +165,10 @@ fn too_small(bound: Option<&Bound>) -> io::Error {
     io::Error::other(format!("what lives, its stacks and their names do not fit into the {bytes} bytes of --max-size"))
 }
 
-/// A shorter file that is being written.
+/// A fold that is running: its thread writes a shorter file beside the trace.
 struct Folding {
     thread: JoinHandle<Result<Shorter, Error>>,
-    /// The offset in the old file up to which the new one has its content.
+    /// The offset in the trace up to which the fold reads. `finish` copies the blocks after it.
     end: u64,
     stop: Arc<AtomicBool>,
 }
@@ -191,11 +191,12 @@ impl Read for Old {
 struct Shorter {
     out: FileWriter<File>,
     until_ns: Option<u64>,
-    /// Its own name until it is complete.
+    /// The file's own name, until it takes the name of the trace.
     part: Part,
 }
 
-/// Removed on drop, unless it became the trace.
+/// The path of the shorter file. Dropping a `Part` removes the file. When the file has become the trace, `finish`
+/// therefore forgets the `Part` instead.
 struct Part(PathBuf);
 
 impl Drop for Part {
@@ -224,7 +225,7 @@ impl Folding {
         drop(self.thread.join());
     }
 
-    /// Returns the file that is the trace from now on. `length` is that of the old one.
+    /// Makes the shorter file the trace and returns it. `length` is the length of the old file.
     fn finish(self, bound: &Bound, length: u64) -> io::Result<(FileWriter<File>, Option<u64>)> {
         let joined = self.thread.join().map_err(|_| io::Error::other("the folding thread failed"))?;
         let Shorter { mut out, until_ns, part } = joined.map_err(io_error)?;

@@ -28,7 +28,7 @@ pub struct Memory {
     pub is_last: bool,
 }
 
-/// Looks regularly, so that something is known of a target that ends without notice.
+/// Reads the target's memory regularly, so that something is known of a target that ends without notice.
 #[derive(Debug)]
 pub struct Looks {
     pub last: Memory,
@@ -73,7 +73,8 @@ fn read(pid: u32, time_ns: u64) -> Option<Memory> {
     if virtual_size == 0 {
         return None;
     }
-    // Refused if we may not inspect the target, for instance after it changed its user.
+    // Unlike `statm`, `smaps` can be read only if we may inspect the target. After the target has changed its user, for
+    // instance, we may not, and the allocator's sizes are 0.
     let heap = heap_of(Path::new(&format!("/proc/{pid}"))).unwrap_or_default();
     Some(Memory {
         allocator_virtual: heap.size_bytes,
@@ -87,7 +88,7 @@ fn read(pid: u32, time_ns: u64) -> Option<Memory> {
 }
 
 /// Reads the size of `[heap]` and of malloc's arenas from `smaps` in the process's folder in /proc. Returns `None` if
-/// there is no such file.
+/// that file cannot be read.
 pub fn heap_of(process: &Path) -> Option<HeapAtAttach> {
     let smaps = fs::read(process.join("smaps")).ok()?;
     let (size_bytes, rss_bytes) = allocator(&String::from_utf8_lossy(&smaps));
@@ -113,7 +114,9 @@ fn allocator(smaps: &str) -> (u64, u64) {
     (size, resident)
 }
 
-/// `START-END rw-p OFFSET DEVICE INODE NAME`
+/// Returns true if malloc takes small blocks from this mapping: it is `[heap]`, glibc has named it as an arena, or it
+/// has no name, is private and writable, and begins where an arena can begin. `line` is the mapping's first line in
+/// smaps: `START-END PERMISSIONS OFFSET DEVICE INODE NAME`.
 fn is_allocator(line: &str) -> bool {
     let mut words = line.split_ascii_whitespace();
     let start = words.next().and_then(|range| u64::from_str_radix(range.split('-').next()?, 16).ok());

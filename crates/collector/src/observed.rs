@@ -24,7 +24,8 @@ pub struct Observed<'a> {
 /// The program executed another one that did not record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replaced {
-    /// What it tried to execute: a path, or a name that was searched in PATH. Empty if it had neither.
+    /// The path of the new program, or the name that was searched in PATH. Empty if the exec was by a descriptor, or if
+    /// the target was in a sandbox, where the capture library may not read the path.
     pub by: String,
     pub time_ns: u64,
     /// The reason, if the target found it before the exec.

@@ -167,13 +167,15 @@ pub(crate) struct Inboxes {
 }
 
 impl Recording {
-    /// When this returns, everything is ready for the target.
+    /// Starts a session that writes a trace of a program that is launched later. When this returns, everything is ready
+    /// for the target.
     pub fn start(plan: Plan) -> Result<Self, SetupError> {
         let mapping = Mapping::create(&plan.setup)?;
         Self::start_with(plan, mapping, None)
     }
 
-    /// The same for a process that is already running and has created the shared memory itself.
+    /// Starts a session that writes a trace of a process that is already running and has created the shared memory
+    /// itself.
     pub fn start_attached(plan: Plan, attachment: Attachment) -> Result<Self, SetupError> {
         let mapping = Mapping::adopt(&plan.setup, attachment.channel)?;
         mapping.region().header().target_pid.store(attachment.pid, Ordering::Release);
@@ -188,18 +190,20 @@ impl Recording {
         Self::begin(subject, mapping, writer, Sink::trace())?.ready()
     }
 
-    /// The same without a trace. What is live can be queried, and is in the outcome.
+    /// Starts a session that writes no trace, for a program that is launched later. While the session runs, the owner
+    /// can ask for what is live (`ask`, `snapshot`); `Outcome::last` has what was live at the end.
     pub fn live(plan: LivePlan) -> Result<Self, SetupError> {
         Self::begin_live(plan)?.ready()
     }
 
-    /// Starts several sessions; their threads start at the same time.
+    /// Starts `count` sessions like `live` does, all their threads at the same time. Returns those that could be
+    /// started.
     pub fn live_ones(plan: &LivePlan, count: usize) -> Vec<Self> {
         let begun: Vec<Starting> = (0..count).map_while(|_| Self::begin_live(plan.clone()).ok()).collect();
         begun.into_iter().filter_map(|starting| starting.ready().ok()).collect()
     }
 
-    /// Without a trace, for a process that is already running.
+    /// Starts a session that writes no trace, for a process that is already running.
     pub fn live_attached(plan: LivePlan, attachment: Attachment) -> Result<Self, SetupError> {
         let mapping = Mapping::adopt(&plan.setup, attachment.channel)?;
         mapping.region().header().target_pid.store(attachment.pid, Ordering::Release);
@@ -252,7 +256,7 @@ impl Recording {
         format!("{fd},/proc/{}/fd/{fd}", std::process::id())
     }
 
-    /// The same for a target that does not inherit it.
+    /// The value of `HEAPTRACK_CHANNEL` for a target that does not inherit our memfd and opens it by its path in /proc.
     pub fn variable_by_path(&self) -> String {
         format!("-,/proc/{}/fd/{}", std::process::id(), self.mapping.fd().as_raw_fd())
     }
@@ -262,7 +266,7 @@ impl Recording {
         self.blocks.clone()
     }
 
-    /// Asks for a snapshot, which comes soon.
+    /// Asks the collecting thread for a snapshot. `snapshot` returns it once it is made.
     pub fn ask(&self, what: Ask) {
         let _ = self.asks.send(what);
         self.ring();
@@ -313,7 +317,8 @@ impl Recording {
         self.finish_inspected(end, |_| Vec::new())
     }
 
-    /// The same. `inspect` finds out what could not be recorded.
+    /// Ends the session like `finish`. The collecting thread calls `inspect`, which finds out what could not be
+    /// recorded.
     pub fn finish_inspected(self, end: End, inspect: Inspect) -> Option<Outcome> {
         let _ = self.end.send((end, inspect));
         self.stop.store(true, Ordering::Release);
