@@ -1,8 +1,10 @@
 //! `heaptrace PROGRAM`: prints what is live in a program and in everything it starts, while it runs and at its end.
 //! Writes no trace.
 //!
-//! Receives: the words of the command line, and what the program inherits. Returns: the program's own exit code, or 64
-//! on wrong usage. Must hold: the program is started only if all options can be followed. Only reports are written.
+//! Receives: the words of the command line, and what the program inherits. Returns: the program's own exit code, or 127
+//! if it was not found, 126 if it cannot be run or watched, 64 on wrong usage. With `-p`: 0, or 3 if the process cannot
+//! be attached to. Must hold: the program is started only if all options can be followed. Reports go to stderr or to
+//! the files of `--outfile`, messages to stderr, and nothing to stdout but the answers to `--help` and `--version`.
 mod attach;
 mod flame;
 mod frame_names;
@@ -33,7 +35,7 @@ use tree::Tree;
 
 /// Wrong usage, as in LG's heaptrace.
 const USAGE: u8 = 64;
-/// The process cannot be attached to.
+/// The process of `-p` cannot be attached to.
 const NO_ATTACH: u8 = 3;
 
 pub fn run(words: Vec<OsString>, inherited: &Inherited) -> ExitCode {

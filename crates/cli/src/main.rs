@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// To stdout.
+/// Prints a text to stdout.
 fn print_out(text: &[u8]) -> anyhow::Result<ExitCode> {
     destination::to_stdout(|out| Ok(out.write_all(text)?))?;
     Ok(ExitCode::SUCCESS)

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 /// The most time that we take for names after the program's end.
 const NAMES_AT_THE_END: Duration = Duration::from_secs(5);
-/// The same if the user asked for files from servers.
+/// The most time that we take for names after the program's end if the user asked for files from servers.
 const SERVERS_AT_THE_END: Duration = Duration::from_secs(60);
 /// The most bytes of debug information for a file. Two files are read at a time. Larger files are left to `heaptrack
 /// symbolize`.

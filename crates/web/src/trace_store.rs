@@ -172,7 +172,7 @@ impl TraceStore {
         })
     }
 
-    /// The text of a source file, if an open trace names it.
+    /// Returns the text of a source file, if trace `number` names that file.
     fn source_text(&self, number: usize, file: &str) -> Result<Vec<u8>, Refusal> {
         let trace = self.trace(number, Domain::Malloc)?;
         let stage = trace.stage();
