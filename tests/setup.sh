@@ -1,7 +1,9 @@
 #!/bin/sh
 # Installs what the tests, the demo and the benchmarks need on Debian 12. If everything is installed, it does nothing
-# and does not use the network. It needs root and apt only when something is missing. Without them it prints what is
-# missing, with the command that installs it on four distributions, and fails.
+# and does not use the network. To install missing packages it needs root and apt. Without them it fails, and prints
+# which packages are missing and the commands that install them on Debian, Fedora, Arch and Alpine. These commands do
+# not cover Python 3.13, which tests/newer-python.sh makes on Debian 12 only, and, except on Debian, the packages that
+# only a soak needs. npm packages need neither root nor apt.
 #
 #   tests/setup.sh        everything that `make test` and `make bench` need
 #   tests/setup.sh soak   also all programs of the zoo (`tests/src/zoo/table.rs`), and debootstrap and lintian for releases

@@ -140,7 +140,8 @@ pub fn dumps(parts: Vec<Part>) -> Vec<Dump> {
 }
 
 impl Dump {
-    /// Live blocks and bytes of all backtraces whose innermost function is `function`.
+    /// The sums of the live blocks and bytes of the backtraces in the first list whose innermost function is
+    /// `function`. The other lists have backtraces of the same report in another order.
     pub fn of(&self, function: &str) -> (u64, u64) {
         let is_it = |trace: &&Backtrace| {
             let symbol = trace.frames.first().and_then(|line| line.symbol.as_deref()).unwrap_or_default();

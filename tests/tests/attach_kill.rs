@@ -4,7 +4,8 @@ use heaptrack_tests::attach::{Session, Target, cycle, detach};
 use heaptrack_tests::{Chance, scale};
 use std::time::Duration;
 
-/// 300 in total on two programs; a tenth of that without a soak.
+/// heaptrack is killed 150 times here and 150 times in `at_any_moment_while_threads_come_and_go`; a tenth of that
+/// without a soak.
 #[test]
 fn at_any_moment_while_allocating() {
     at_any_moment("attach_throw", scale::count(150), |target| {
@@ -13,7 +14,7 @@ fn at_any_moment_while_allocating() {
     });
 }
 
-/// 100 more, where functions are hooked in the modules' import tables.
+/// heaptrack is killed another 100 times, while the functions are hooked in the modules' import tables.
 #[test]
 fn at_any_moment_while_tables_are_changed() {
     at_any_moment("attach_throw_short", scale::count(100), |target| {
