@@ -1,7 +1,8 @@
 //! The units of one DWARF file: finds the unit that covers an address, and the unit that contains an entry.
 //!
-//! Receives: the file's sections. Returns: units, each read at its first use. Must hold: if `.debug_aranges` lists an address, no
-//! other unit is read. Only for an address that it does not list, the beginning of every unlisted unit is read.
+//! Receives: the file's sections. Returns: units, each read at its first use. Must hold: if a unit that
+//! `.debug_aranges` lists for an address has an answer, no other unit is read. If none of the listed units has one, the
+//! beginning of every unlisted unit is read, once per file.
 use crate::functions::{CodeRange, Functions, read};
 use crate::lines::Lines;
 use crate::part::Part;
@@ -64,8 +65,7 @@ impl Ranges {
         Ranges { list, ends }
     }
 
-    /// Returns the units that have a range with this address, the range with the highest start first. There may be
-    /// several, because ranges can overlap.
+    /// The units that may cover the address, the nearest range first.
     fn find(&self, address: u64) -> Vec<usize> {
         let after = self.list.partition_point(|(range, _)| range.begin <= address);
         let mut found = Vec::new();
@@ -112,7 +112,7 @@ impl<'f> Units<'f> {
         UnitRef { dwarf: &self.dwarf, unit: &unit.unit }
     }
 
-    /// Calls `ask` with each unit that has a range with this address, and returns the first answer.
+    /// Calls `ask` with each unit that may cover the address, and returns the first answer.
     pub(crate) fn find<T>(&self, address: u64, mut ask: impl FnMut(&Rc<Unit<'f>>) -> Option<T>) -> Option<T> {
         let mut ask_all = |ranges: &Ranges| {
             let units = ranges.find(address).into_iter();
@@ -122,8 +122,8 @@ impl<'f> Units<'f> {
             .or_else(|| ask_all(self.unlisted.get_or_init(|| self.look_for_unlisted())))
     }
 
-    /// Returns the end of the last unit that covers one of these addresses. Returns `None` if one of them is in no
-    /// listed range.
+    /// The end of the last unit that covers one of these addresses, taken from the start of the next known unit. `None`
+    /// if an address is not listed, or if no unit is known after the last one.
     pub(crate) fn end_of(&self, addresses: &[u64]) -> Option<usize> {
         let listed = self.listed.get_or_init(|| self.list());
         let mut last = None;
