@@ -6,8 +6,8 @@
 //!
 //! Such a stamp is too early by at most the time that sixteen events take. That is some tens of microseconds, because
 //! slow events always read the clock. The exception is a pause between quick events: the events right after it are too
-//! early by the length of the pause. The error never exceeds the time between two rounds of the collector (10 ms),
-//! because each round forces a clock read.
+//! early by the length of the pause. The error never exceeds the time between two rounds of the collector (normally 10
+//! ms), because after each round the thread must read the clock.
 //!
 //! The order stays exact:
 //! - `pace` becomes 0 before the first event of a second thread. Whatever this thread can learn of the other thread's
@@ -52,7 +52,7 @@ impl ClockSkipping {
         false
     }
 
-    /// The clock was read.
+    /// Must be called after the clock was read. Decides whether the next events may skip it.
     #[inline(always)]
     pub(crate) fn look(&mut self, now: Stamp) {
         let quick = now.wrapping_sub(self.looked_at) < QUICK;

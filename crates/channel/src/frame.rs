@@ -6,8 +6,9 @@
 ///  63        48  47  46                       0
 /// | instance   | E | offset in the module      |
 /// ```
-/// `instance` 0: no module (JIT code), the offset is an address. `instance` 0xffff: a marker, not a frame.
-/// The offset is that of a return address, or, with `E` set, of the instruction itself (interrupted by a signal).
+/// `instance` 0: no known module (JIT code, or a module that was not recorded); the offset is an address. `instance`
+/// 0xffff: a marker, not a frame. The offset is that of a return address, or, with `E` set, of the instruction itself
+/// (interrupted by a signal).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameKey(pub u64);
 

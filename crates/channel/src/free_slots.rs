@@ -13,7 +13,8 @@ use crate::slot::{Owner, SlotHeader, SlotState};
 use crate::sync::Ordering;
 
 /// A compare-and-swap that fails means that another thread made progress. After this many failures, a thread takes a
-/// slot that was never used instead, and the collector leaves the slot off the stack.
+/// slot that was never used instead. The collector gives up too: it does not put the slot on the stack, so that slot is
+/// not used again.
 const TRIES: u32 = 256;
 
 /// What [`Region::reap`] found.

@@ -16,14 +16,14 @@ pub struct Geometry {
     /// The target maps the headers of slots `[0, near_slots)` at the start. It maps the others only when it has more
     /// threads.
     pub near_slots: u32,
-    /// Modules that can ever be loaded, reloads included.
+    /// Entries of the module table. Every load of a module takes one, also when the module was loaded before.
     pub modules: u32,
     /// Bytes for module paths.
     pub names: u32,
     /// `WriterMemory::process`.
     pub private: u32,
-    /// Slots `[0, large_slots)` have rings of `ring_words`. The other slots have small rings and tables. Only programs
-    /// with many threads use them.
+    /// Slots `[0, large_slots)` have rings of `ring_words`. The other slots have rings of `small_ring_words`, and their
+    /// threads use smaller tables. Only programs with many threads need these slots.
     pub large_slots: u32,
     /// Words of a large slot's ring; a power of two.
     pub ring_words: u32,
@@ -52,7 +52,7 @@ pub struct WriterMemory {
 impl WriterMemory {
     /// For a channel whose writer keeps nothing in it, as in tests of the collector.
     pub const NONE: WriterMemory = WriterMemory { process: 0, thread: 0 };
-    /// No writer needs more of either.
+    /// The most bytes that `Geometry::check` accepts for `process`, and for `thread`.
     const MOST_BYTES: u32 = 64 << 20;
 }
 
@@ -76,7 +76,7 @@ const fn pages(bytes: usize) -> usize {
 
 impl Geometry {
     pub const SINGLE_SLOTS: u32 = 8;
-    /// An upper bound of the number of units in any geometry.
+    /// An upper bound of the number of map units (`MapUnit`) in any geometry that passes `check`.
     pub const MAX_MAP_UNITS: usize = 1 << 11;
 
     /// For a target without a limit on its address space. Only pages that are touched cost memory. The sizes are
@@ -97,7 +97,8 @@ impl Geometry {
         }
     }
 
-    /// For a target under `RLIMIT_AS`. The fixed part takes less than 6 MB of address space, and a slot less than 2 MB.
+    /// For a target under `RLIMIT_AS`. The fixed part takes less than 2 MB of address space, and so does the area of a
+    /// slot.
     pub const fn tight(writer: WriterMemory) -> Self {
         Geometry {
             slots: 1024,
@@ -233,7 +234,7 @@ const _: () = assert!(size_of::<Geometry>() == 11 * size_of::<u32>());
 mod tests {
     use super::*;
 
-    /// As large as what the capture library needs.
+    /// The same numbers as `capture::core::WRITER_MEMORY`.
     const WRITER: WriterMemory = WriterMemory { process: 5 << 18, thread: 1408 << 10 };
 
     #[test]

@@ -13,7 +13,7 @@ numbered! {
     /// The state of the session. Stored in `Header::phase`.
     ///
     /// ```text
-    /// Waiting --target's init--> Recording --collector ends / target gives up--> Stopped
+    /// Waiting --the target starts, or heaptrack has attached--> Recording --the collector ends--> Stopped
     /// ```
     pub enum Phase: u32 { Waiting = 0, Recording = 1, Stopped = 2 }
 
@@ -50,15 +50,18 @@ numbered! {
         RingFull = 0 => "ring_full",
         /// No thread slot was left.
         NoSlot = 1 => "no_slot",
-        /// A hook was interrupted by a hook that was interrupted by a hook. There are rings for two levels only.
+        /// A signal handler called a hook while two other hooks of its thread were at work. A thread has rings for two
+        /// levels only.
         Nested = 2 => "nested",
         /// A hook was left by a jump (`siglongjmp`) before its event was written.
         Abandoned = 3 => "abandoned",
-        /// The collector had died, so recording stopped.
+        /// A thread found that the collector had died, and stopped recording. Counts only events that were being
+        /// written then.
         NoCollector = 4 => "no_collector",
-        /// The capture library failed and switched recording off.
+        /// The capture library failed and switched recording off. The capture library does not use this cause at
+        /// present.
         Fault = 5 => "fault",
-        /// The module table was full. Frames in later modules have no module.
+        /// The module table was full, so a module was not recorded. Its frames have no module.
         ModuleFull = 6 => "module_full",
         /// A thread's stack memo contradicted itself and was cleared. No event is missing.
         MemoBroken = 7 => "memo_broken",
@@ -117,11 +120,13 @@ pub struct Header {
     pub clock: u32,
     pub geometry: Geometry,
     pub on_full: u32,
-    /// How long a thread may wait on a full ring, in total, while the collector makes no progress. After that it drops
-    /// events. The thread gets the whole time again when the collector has emptied its ring.
+    /// How long a thread may wait on a full ring, in total, while the collector makes no progress. After that the
+    /// thread drops events. It may wait for the whole time again when the collector has emptied its ring.
     pub max_stall_ms: u32,
     pub suppressions: Suppressions,
-    /// The pid of the process that may record. The forked child writes it just before it executes the program.
+    /// The pid of the process that may record. When heaptrack launches a program, the forked child writes it just
+    /// before it executes the program. When heaptrack attaches, the collector writes it. A process that took an offer
+    /// of the hub (`hub.rs`) writes it itself.
     pub target_pid: AtomicU32,
     // -- life of the session
     /// `Phase`.
@@ -151,10 +156,11 @@ pub struct Header {
     pub ticks: AtomicU64,
     /// T: how many events were lost, by `Loss`.
     pub losses: [AtomicU64; Loss::COUNT],
-    /// T: why recording could not start (a `Refusal` of the capture library). 0 = it did start.
+    /// T: why recording could not start (a `Refusal` of the capture library). 0 = no reason was stored.
     pub refusal: AtomicU32,
     /// 0: several threads have recorded, and each event reads the clock. Otherwise one thread records alone (T sets 1),
-    /// C counts its rounds here, and the thread may skip clock reads until the value changes. See `clock_skipping.rs`.
+    /// and it may skip clock reads until the value changes. C increments the value in every round. T increments it when
+    /// a signal handler records. See `clock_skipping.rs`.
     pub pace: AtomicU32,
     /// C: changes whenever the collector makes progress. A thread that waits for room keeps waiting while this changes;
     /// see `Header::max_stall_ms`.
@@ -171,7 +177,7 @@ pub struct Header {
     /// T: the number of the image that an exec is about to replace, 0 = none. If it is still equal to `image` at the
     /// end, the program after the exec did not record.
     pub leaving: AtomicU32,
-    /// T: the stamp of that exec.
+    /// T: the stamp at which `leaving` was set.
     pub left_at: AtomicU64,
     /// T: the path that the exec names, with a zero byte at its end unless it was cut.
     pub left_for: [AtomicU64; LEFT_FOR_WORDS],

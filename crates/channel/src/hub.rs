@@ -16,8 +16,10 @@ pub const OFFERS: usize = 32;
 ///  63      32 31          0
 /// | taker    | fd + 1      |     0: no offer
 ///
-///          collector             target, one exchange       collector: its session has begun, or the taker is gone
-///   None ------------> Open(fd) ----------------------> Taken ---------------------------------------------------> None
+///        collector            target, one exchange         collector: the taker has joined
+///   None ----------> Open(fd) ---------------------> Taken -------------------------------> None
+///                       ^                              |
+///                       +--- collector: the taker died before it joined
 /// ```
 #[repr(transparent)]
 pub struct Offer(AtomicU64);
@@ -44,7 +46,7 @@ impl Offer {
         self.0.store(fd as u64 + 1, Ordering::Release);
     }
 
-    /// Collector: withdraws the offer.
+    /// Collector: empties the place, after the process that took the offer has joined.
     pub fn clear(&self) {
         self.0.store(0, Ordering::Release);
     }
@@ -71,9 +73,9 @@ pub struct Hub {
     pub collector_alive: AtomicU32,
     /// T: futex, incremented for every offer that was taken.
     pub doorbell: AtomicU32,
-    /// C: futex, incremented for every new offer.
+    /// C: futex, incremented after new offers were made.
     pub served: AtomicU32,
-    /// T: how many processes found no offer and run unrecorded.
+    /// T: how many processes could not join and run unrecorded, for example because they found no offer.
     pub missed: AtomicU32,
     pub offers: [Offer; OFFERS],
 }

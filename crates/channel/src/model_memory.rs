@@ -57,7 +57,8 @@ impl ModelMemory {
     }
 
     pub fn region(&self) -> Region {
-        // SAFETY: the memory is there for as long as `self`. The models use no part that a geometry of this size lacks.
+        // SAFETY: the memory is there for as long as `self`, and is as long as the geometry says. `Geometry::check`
+        // would refuse so small a geometry, but its offsets are valid. The models use no part that has no room in it.
         unsafe { Region::new(self.base, self.geometry) }
     }
 

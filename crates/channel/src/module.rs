@@ -16,8 +16,9 @@ impl ModuleFlags {
     pub const BYPASSES: u32 = 4;
 }
 
-/// The thread that loads a module fills its entry and publishes it with `Header::module_count`. Only `unloaded` changes
-/// later. The instance number of entry `i` is `i + 1`. A library that is loaded again gets a new entry.
+/// The thread that loads a module fills its entry and publishes it with `Header::module_count`. In an attached process,
+/// the profiler does this for the modules that are loaded already. After that only `unloaded` and `flags` change. The
+/// instance number of entry `i` is `i + 1`. A library that is loaded again gets a new entry.
 #[repr(C)]
 pub struct Module {
     /// The mapped addresses are `[start, end)`.
@@ -27,10 +28,11 @@ pub struct Module {
     pub bias: AtomicU64,
     /// Address of `.eh_frame_hdr`, 0 = none.
     pub eh_frame_hdr: AtomicU64,
-    /// The stamps of its loading and unloading.
+    /// The stamps of its loading and unloading. `unloaded` is 0 while the module is loaded.
     pub loaded: AtomicU64,
     pub unloaded: AtomicU64,
-    /// Where its path is in `names`. Empty for the main program, whose path is in `/proc/PID/exe`.
+    /// Where its path is in `names`. The length is 0 if there was no room, or if the path of the main program could not
+    /// be read; `/proc/PID/exe` has that one.
     pub name_at: AtomicU32,
     pub name_len: AtomicU32,
     pub image: AtomicU32,

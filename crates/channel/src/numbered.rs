@@ -1,7 +1,8 @@
 //! Enums whose variants are stored in the shared memory as numbers.
 
-/// Defines such enums. If the variants have texts, there is one enum, and it also gets `ALL` and a function that
-/// returns the text of a variant.
+/// Defines enums with the given numbers. In the first form, each variant has a text. That form defines one enum, which
+/// also gets `COUNT`, `ALL` and a function that returns the text of a variant. The second form defines any number of
+/// enums without texts.
 macro_rules! numbered {
     (
         $(#[$about:meta])*

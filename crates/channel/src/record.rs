@@ -49,7 +49,8 @@ pub const CUSTOM: u64 = 1 << 47;
 
 numbered! {
     pub enum Kind: u64 {
-        /// A hole of one word: a hook was left before it finished.
+        /// A word without meaning. The target never writes one. The collector overwrites a record with such words when
+        /// it has already taken the record out of its order (`collector/src/merge/partner.rs`).
         Skip = 0,
         Alloc = 1,
         Free = 2,
@@ -73,7 +74,9 @@ pub enum Event {
         size: u64,
         stack: u32,
     },
-    /// `by_realloc`: this is the first half of a realloc, and its Alloc follows in the same ring.
+    /// `by_realloc`: this is the free half of a realloc. The Alloc of the new block normally follows in the same ring.
+    /// None follows while recording is paused, or if the program itself reported the resize and does not report the new
+    /// block.
     Free {
         stamp: Stamp,
         address: u64,
@@ -134,7 +137,7 @@ pub const fn encode_free(kind: Kind, stamp: Stamp, address: u64) -> [u64; FREE_W
     [stamp << KIND_BITS | kind as u64, address & ADDRESS_MASK]
 }
 
-/// `ThreadStart` or `Image`.
+/// `kind` is `ThreadStart` or `Image`. `value` is the tid or the number of the image.
 #[inline]
 pub const fn encode_mark(kind: Kind, stamp: Stamp, value: u32) -> [u64; 2] {
     [stamp << KIND_BITS | kind as u64, value as u64]

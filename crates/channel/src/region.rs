@@ -58,8 +58,8 @@ impl<'m> Region<'m> {
         Region { base, geometry, far, fixed_end, mapped: PhantomData }
     }
 
-    /// The bytes of a region that another process will use: as `new`, with an address of that process, which is not
-    /// followed here. Bytes between fields are zero.
+    /// Returns the bytes of the region that `new` would make in another process. `base` is an address in that process,
+    /// and is not dereferenced here. Bytes between fields are zero.
     pub fn bytes_for_another_process(base: u64, geometry: Geometry) -> [u8; size_of::<Region<'static>>()] {
         let mut bytes = [0; size_of::<Region<'static>>()];
         let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
@@ -152,7 +152,7 @@ impl<'m> Region<'m> {
         (area.wrapping_add(offset).cast(), words as usize)
     }
 
-    /// Both rings of slot `index`, whose header is `slot` and whose area is mapped at `area`.
+    /// Returns both rings of slot `index`, whose header is `slot` and whose area is mapped at `area`.
     ///
     /// # Safety
     /// `area` is mapped up to `geometry.private_in_slot(index)` during all of `'r`.

@@ -30,9 +30,9 @@ const KIND_BITS: u32 = 2;
 
 #[repr(C)]
 pub struct Requests {
-    /// `stamp << 2 | Request`, 0 = empty. T fills an entry, C empties it.
+    /// `stamp << 2 | Request`, 0 = empty. The target fills an entry, the collector empties it.
     entries: [AtomicU64; MOST_REQUESTS],
-    /// T: how many requests found the queue full.
+    /// How many requests found the queue full. The target counts them.
     missed: AtomicU32,
 }
 
@@ -66,7 +66,7 @@ impl Requests {
         self.missed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the oldest request, if it is not younger than `watermark`.
+    /// Returns the oldest request, or `None` if no request has a stamp of at most `watermark`.
     pub fn oldest(&self, watermark: Stamp) -> Option<Waiting> {
         let waiting = |(at, entry): (usize, &AtomicU64)| {
             let word = entry.load(Ordering::Acquire);

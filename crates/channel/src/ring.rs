@@ -26,7 +26,7 @@ impl<'a> Ring<'a> {
     }
 
     /// Writer: returns how many words can be written now. This loads a cache line that the reader writes, so call it
-    /// only when a cached value is used up.
+    /// only when the room that it returned last is used up.
     #[inline]
     pub fn room(&self) -> u64 {
         let used = self.head.load(Ordering::Relaxed).wrapping_sub(self.tail.load(Ordering::Acquire));

@@ -8,7 +8,8 @@ use crate::writer::{Host, NoRoom, RingWriter};
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 /// Turns of a spin loop that take about a millisecond.
 const SPINS_A_MS: u32 = 40_000;
-/// The longest that a thread spins for room if it must make no system call. The collector then looks every millisecond.
+/// The longest that a thread spins for room if it must make no system call. Meanwhile the collector empties the rings
+/// every millisecond.
 const MOST_SPIN_MS: u32 = 1000;
 /// The longest single wait. After it the thread checks whether the collector is still alive.
 const SLICE_MS: u64 = 100;
@@ -124,13 +125,13 @@ fn is_collector_gone(header: &Header) -> bool {
     header.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0
 }
 
-/// From here on, the writer wakes a reader that sleeps. A ring that is exactly half full counts too, because the
-/// writer's next check is only at the end of the ring.
+/// Returns true if the ring is at least half full. Then the writer wakes a reader that sleeps. A ring that is exactly
+/// half full counts too, because the writer checks next only when the ring is full.
 const fn is_half_full(room: u64, capacity: u64) -> bool {
     room <= capacity / 2
 }
 
-/// How many words may be written before the writer checks again how far the reader is.
+/// Returns how many words may be written before the writer must check again how far the reader is.
 const fn words_until_visit(room: u64, capacity: u64) -> u64 {
     if is_half_full(room, capacity) { room } else { room - capacity / 2 }
 }
@@ -139,7 +140,8 @@ const fn words_until_visit(room: u64, capacity: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// A free has two words. So frees that start at an even position reach exactly the middle of the ring.
+    /// For records of 1 to 5 words: the writer has found the ring half full, and rung the bell, before it writes to a
+    /// ring that is half full. Records of two words, such as frees, reach exactly the middle.
     #[test]
     fn no_way_through_the_ring_passes_a_sleeping_reader_by() {
         for step in 1..=5 {

@@ -12,7 +12,7 @@ numbered! {
     /// The life of a slot.
     ///
     /// ```text
-    ///            target: CAS                  collector: the thread is gone
+    ///            target: CAS           the thread is gone, or cannot use the slot
     ///   Free ----------------------> Live ---------------------------------> Dead
     ///    ^                            |  ^                                     |
     ///    |                            +--+ same thread pointer, new tid:       |
@@ -29,8 +29,9 @@ numbered! {
 /// | tid       | image    | epoch    | state |
 /// ```
 ///
-/// The image is the program image (`Header::image`) of the owner. The epoch counts owners. So no two owners of a slot
-/// have the same word, and a compare-and-swap of it succeeds only while the slot has the expected owner.
+/// The image is the program image (`Header::image`) of the owner. The epoch counts owners. So two owners of a slot have
+/// different words, unless 65,535 owners were in between and the tid is the same too. A compare-and-swap of the word
+/// therefore succeeds only while the slot has the expected owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner(pub u64);
 
@@ -73,7 +74,9 @@ impl Owner {
     }
 }
 
-/// Two cache lines, one for each side, so that the two processes do not write to the same line.
+/// Two cache lines. While events are recorded, the target's thread writes only line 0 and the collector only line 1.
+/// The exceptions are `waiting`, which the collector clears, and the fields of line 1 that change when a thread begins
+/// or ends.
 #[cfg_attr(loom, derive(Default))]
 #[repr(C, align(64))]
 pub struct SlotHeader {
@@ -100,7 +103,8 @@ pub struct SlotHeader {
     // -- both sides write, when a thread begins or ends
     /// `Owner`.
     owner: AtomicU64,
-    /// While the slot is free: 1 + the number of the slot below it on the stack of free slots.
+    /// While the slot is free: 1 + the number of the slot below it on the stack of free slots, or 0 if it is the
+    /// lowest.
     pub(crate) next_free: AtomicU32,
     _pad1: [u32; 9],
 }
@@ -108,10 +112,10 @@ pub struct SlotHeader {
 /// What a thread promises about the stamps of its next events, in `SlotHeader::intent`.
 ///
 /// ```text
-/// 0                      None: the thread will read the clock for its next event, after the collector has read this
-/// 0 | stamp (63)         Writing: the thread is writing an event that is not older than this
-/// 1 | stamp (63)         Resting: the thread may write events without reading the clock, none of them older than this;
-///                        void once `Header::pace` is 0
+/// 0                      None: the thread will read the clock for its next event, after the collector has read this 0
+/// 0 | stamp (63)         Writing: the thread is writing an event whose stamp is not less than this one
+/// 1 | stamp (63)         Resting: the thread may write events without reading the clock, and none of their stamps is
+///                        less than this one; void once `Header::pace` is 0
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Intent(pub u64);
@@ -168,7 +172,8 @@ impl SlotHeader {
         self.change(dead, dead.next(tid, dead.image() as u64))
     }
 
-    /// Marks the slot as dead, because its owner has ended. Returns false if the slot has another owner by now.
+    /// Marks the slot as dead. The collector does this when the owner has ended, the target when it cannot use a slot
+    /// that it has just taken. Returns false if the slot has another owner by now.
     pub fn bury(&self, owner: Owner) -> bool {
         owner.state() == SlotState::Live && self.change(owner, owner.with_state(SlotState::Dead)).is_some()
     }

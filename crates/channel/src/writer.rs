@@ -66,7 +66,7 @@ pub struct WriterState {
 }
 
 impl WriterState {
-    /// For the new owner of slot `index`, which writes to one of its two rings from now on.
+    /// Returns the state for the new owner of slot `index`, which writes to one of its two rings from now on.
     ///
     /// # Safety
     /// The slot's area is mapped at `area` for as long as the state is used, and the caller's thread is the slot's
@@ -186,7 +186,8 @@ impl<'a, H: Host> RingWriter<'a, H> {
     #[cold]
     pub fn drop_events(self, count: u64, why: NoRoom) {
         if !self.host.is_recording() && why.is_none() {
-            // In a forked child and after the end of recording, events are not counted.
+            // In a forked child and after the end of recording, events are not counted. An event that finds the
+            // collector dead has a cause and is counted.
             return;
         }
         self.slot.dropped.fetch_add(count, Ordering::Release);
@@ -228,8 +229,9 @@ impl<'a, H: Host> RingWriter<'a, H> {
         self.commit(self.state.head, make(stamp), 1);
     }
 
-    /// The quick case of `write`. Returns false, and writes nothing, if there is no room or the clock is not a plain
-    /// read of the time stamp counter. It calls no function, so a hook that calls no other one need not save registers.
+    /// The quick case of `write`. Returns false, and writes nothing, if there is no room, or if the clock must be read
+    /// and that is not a plain read of the time stamp counter. It calls no function, so a hook that calls no other one
+    /// need not save registers.
     #[inline(always)]
     pub fn write_quickly<const WORDS: usize>(&mut self, make: impl FnOnce(Stamp) -> [u64; WORDS]) -> bool {
         if self.state.head + WORDS as u64 > self.state.limit {
@@ -265,7 +267,7 @@ impl<'a, H: Host> RingWriter<'a, H> {
         self.state.last_stamp
     }
 
-    /// Promises that the thread's next event is not older than its last one.
+    /// Publishes the promise that the next event of this ring is not older than the last one.
     #[inline(always)]
     pub fn publish_intent(&mut self) {
         let since = self.state.last_stamp;
@@ -288,7 +290,8 @@ impl<'a, H: Host> RingWriter<'a, H> {
 
     /// Stores the words of `count` events at `at`, and makes them and everything before them visible.
     ///
-    /// Writes nothing in a child that was forked during the hook, because the ring belongs to the parent.
+    /// Writes nothing if recording is over, or in a child that was forked during the hook, because the ring belongs to
+    /// the parent.
     #[inline(always)]
     pub fn commit<const WORDS: usize>(&mut self, at: u64, words: [u64; WORDS], count: u64) {
         if !self.host.is_recording() {
@@ -312,7 +315,7 @@ impl<'a, H: Host> RingWriter<'a, H> {
     }
 
     /// Cleans up after a jump has left a hook that was writing to this ring. `was_at_work`: the caller knows that there
-    /// was one.
+    /// was such a hook.
     pub fn abandon(&mut self, was_at_work: bool) {
         let shared = self.shared();
         let (begun, head) = (shared.begun.load(Ordering::Relaxed), shared.head.load(Ordering::Relaxed));
@@ -322,7 +325,8 @@ impl<'a, H: Host> RingWriter<'a, H> {
         (self.state.head, self.state.settled) = (head, begun);
         if !is_committed {
             self.slot.dropped.fetch_add(unsettled, Ordering::Release);
-            // A realloc that was left before it had begun any event counts as one lost event.
+            // A realloc calls the real function before it begins its events. If it was left there, it counts as one
+            // lost event.
             self.host.header().lose_events(Loss::Abandoned, unsettled.max(was_at_work as u64));
         }
         shared.intent.store(Intent::NONE.0, Ordering::Release);

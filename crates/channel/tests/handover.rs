@@ -163,7 +163,8 @@ fn what_was_written_before_a_request_is_there_for_the_collector() {
                 for number in thread * EACH..(thread + 1) * EACH {
                     plain.set(number as usize, number);
                     requests.put(Request::ByCount, number + 1);
-                    // Waits until its own request was served, so that the queue is never full.
+                    // Waits until no request is in the queue. So each thread has at most one request there, and the
+                    // queue is never full.
                     while requests.oldest(u64::MAX).is_some() {
                         std::thread::yield_now();
                     }

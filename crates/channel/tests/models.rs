@@ -1,8 +1,8 @@
-//! The writer, the reader, the watermark and the slots under every interleaving that loom can make.
-//! Run with `make models`.
+//! The writer, the reader, the watermark and the slots under every interleaving with a bounded number of preemptions
+//! (`bounded`). Run with `make models`.
 //!
 //! The models run the code that ships. With `--cfg loom` only the atomics and the barriers are loom's
-//! (`channel/src/sync.rs`). The collector's membarrier is modelled by a SeqCst fence on both sides, which is its
+//! (`channel/src/sync.rs`). The collector's membarrier is modelled by a SeqCst fence on both sides, which has the same
 //! effect.
 #![cfg(loom)]
 #![allow(clippy::expect_used)]
@@ -24,7 +24,7 @@ fn bounded(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// Every word that was written arrives once and in order, although the ring is smaller than the number of words.
+/// Both events arrive once and in order, although the ring has room for only one of them.
 #[test]
 fn a_writer_that_waits_loses_nothing() {
     bounded(3, || {
@@ -129,8 +129,9 @@ fn a_free_is_merged_before_the_next_allocation_of_its_address() {
     });
 }
 
-/// The same, but the first thread records alone and skips the clock when the second one begins. Each frees an address
-/// that the other gets.
+/// As in the model above, a free is merged before the next allocation of its address. Here the first thread records
+/// alone and skips the clock when the second one begins. Either thread may allocate an address that the other one has
+/// freed.
 #[test]
 fn a_thread_that_counts_is_in_order_with_the_second_thread() {
     bounded(2, || {
@@ -225,8 +226,9 @@ fn a_hook_that_is_left_by_a_jump_is_recorded_or_counted() {
     assert_eq!(reached, 4, "the intent, the clock, and two points after the commit");
 }
 
-/// A signal handler interrupts a hook at any point and writes to the other ring. Later events have later stamps, also
-/// if the thread records alone and skips the clock. The watermark does not pass events of either ring.
+/// A signal handler interrupts a hook at any point and writes to the other ring. Events that begin after the handler
+/// has returned are merged after the handler's, also if the thread records alone and skips the clock. The watermark
+/// does not pass events of either ring.
 #[test]
 fn events_of_a_handler_are_in_order_with_those_after_it() {
     for point in 0..4 {
@@ -258,7 +260,7 @@ fn events_of_a_handler_are_in_order_with_those_after_it() {
             assert!(place(13) < place(4), "{:?}", collector.merged);
             assert!(place(4) < place(15), "{:?}", collector.merged);
             assert_eq!(collector.arrived, 7);
-            // SAFETY: the box was leaked above, and both threads that used it have ended.
+            // SAFETY: the box was leaked above, and `writer`, the last thread that used it, has ended.
             drop(unsafe { Box::from_raw(handler) });
         });
     }
@@ -287,7 +289,7 @@ impl AssertSend {
     }
 }
 
-/// A thread from its begin to its end.
+/// Runs a thread from its begin to its end. It writes its tid and one free, whose address is the tid.
 fn live(mut thread: Thread, tid: u32) -> Thread {
     thread.writer().announce(tid, || None);
     thread.free(tid as u64);
@@ -295,7 +297,8 @@ fn live(mut thread: Thread, tid: u32) -> Thread {
     thread
 }
 
-/// Checks that every event has arrived, under the thread that wrote it, and that all slots are free in the end.
+/// Checks that every event has arrived, under the thread that wrote it, and that all slots that were used are free in
+/// the end.
 fn assert_all_is_there(target: &Target, mut collector: Collector, threads: u32) {
     collector.finish(target);
     (0..2).for_each(|_| collector.reap(target));
@@ -309,8 +312,8 @@ fn assert_all_is_there(target: &Target, mut collector: Collector, threads: u32) 
     }
 }
 
-/// A thread ends. The collector buries it while another thread with the same thread pointer begins. Exactly one of the
-/// two gets the slot.
+/// A thread ends. The collector buries it while another thread with the same thread pointer begins. Whichever of the
+/// two gets the slot, every event arrives under the thread that wrote it.
 #[test]
 fn a_slot_is_buried_or_inherited() {
     bounded(2, || {
@@ -333,7 +336,7 @@ fn a_slot_is_buried_or_inherited() {
     });
 }
 
-/// Threads begin and end, and the collector returns their slots. No thread gets the slot of a living one.
+/// Threads begin and end, and the collector returns their slots. Every event arrives under the thread that wrote it.
 #[test]
 fn slots_go_from_thread_to_thread_with_no_event_lost() {
     bounded(2, || {

@@ -222,7 +222,7 @@ impl Collector {
         }
     }
 
-    /// A whole round: the watermark, all rings, and the events below the watermark.
+    /// A whole round: computes the watermark, empties all rings, and merges the events below the watermark.
     pub fn round(&mut self, target: &Target) {
         let now = target.now();
         let watermark = target.memory.region().watermark(now, || fence(Ordering::SeqCst));
@@ -230,7 +230,7 @@ impl Collector {
         self.merge(watermark);
     }
 
-    /// The last round, after all threads of the target have ended.
+    /// The last round, after all threads of the target have ended: merges all events.
     pub fn finish(&mut self, target: &Target) {
         self.drain(target);
         self.merge(Stamp::MAX);
@@ -268,8 +268,8 @@ impl Collector {
         }
     }
 
-    /// The audit of slot 0, as if the target were killed now. At most `most_in_flight` events have neither arrived nor
-    /// are counted as dropped, and no event has arrived that was not begun.
+    /// Audits slot 0, as if the target were killed now. Asserts that at most `most_in_flight` events have neither
+    /// arrived nor are counted as dropped, and no event has arrived that was not begun.
     pub fn audit(&mut self, target: &Target, most_in_flight: u64) {
         let slot = target.memory.slot(0);
         let begun = slot.events_begun();
