@@ -1,9 +1,10 @@
 //! The functions that a program may call: reports about its own blocks, and pause, resume, stop.
 //!
 //! There are two ways to call them. The shared object exports them by name. And each module that was built with our
-//! header has a table of function pointers, which an ELF note locates. The capture library fills the table when it
-//! meets the module. The table works in an attached program too, and for references that the linker has already
-//! resolved to null, because they are weak.
+//! header, or with the crate `heaptrack-api`, has a table of function pointers, which an ELF note locates. The first
+//! three words of a note are the length of its name, the length of its content, and its kind. The capture library fills
+//! the table when it meets the module. The table works in an attached program too, and for references that the linker
+//! has already resolved to null, because they are weak.
 //!
 //! ```text
 //! note:   | 10 u32 | 8 u32 | 1 u32 | "heaptrack" 0 0 0 | entries u32 | table - here i32 |
@@ -71,14 +72,14 @@ pub extern "C" fn stop() {
     CORE.stop();
 }
 
-/// What a table is filled with, in its order.
+/// The functions that a table is filled with, in the order of the table.
 pub const ENTRY_POINTS: [extern "C" fn(); ENTRIES] = [alloc, free, realloc, moving, pause, resume, stop];
 
 /// A table that a note locates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located {
     pub address: u64,
-    /// How many of our functions it has room for.
+    /// How many of our functions the table has room for.
     pub entries: usize,
 }
 

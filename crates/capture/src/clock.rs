@@ -4,9 +4,10 @@
 //! PR_TSC_SIGSEGV)` and in seccomp's strict mode, `rdtsc` is a segmentation fault. The flag belongs to a thread and is
 //! inherited by the threads and processes that it creates.
 //!
-//! The fallback is `Header::ticks`, one word that all threads share. The collector raises it to its own counter in
-//! every round, and every event adds one. Stamps of both kinds therefore have one unit. If one thread loses the
-//! counter, all threads of the process use the word from then on, so their order stays exact: see decision 49.
+//! The fallback is `Header::ticks`, one word that all threads share. The collector raises it to the time stamp counter
+//! in every round, and every event that takes its stamp from it adds one. Stamps of both kinds therefore have one unit.
+//! If one thread loses the counter, all threads of the process use the word from then on, so their order stays exact:
+//! see decision 49.
 use crate::sys;
 use channel::{Header, Stamp};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +24,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// `has_counter`: every thread may read the time stamp counter, and the kernel trusts it.
+    /// `has_counter`: the kernel trusts the time stamp counter. Whether a thread may read it is checked later, by
+    /// `check_thread`.
     pub const fn choose(has_counter: bool, has_membarrier: bool) -> Source {
         match (has_counter, has_membarrier) {
             (false, _) => Source::SharedWord,
@@ -55,13 +57,13 @@ impl StampClock {
         self.source.load(Ordering::Relaxed) == Source::Counter as u32
     }
 
-    /// Returns the stamp of an event. Only if `is_plain`.
+    /// Returns the stamp of an event. May be called only if `is_plain` is true.
     #[inline(always)]
     pub fn plain(&self) -> Stamp {
         rdtsc()
     }
 
-    /// Returns a stamp that is later than `last`, the last stamp of the calling thread.
+    /// Returns a stamp that is not earlier than `last`, the last stamp of the calling thread.
     #[inline(always)]
     pub fn after(&self, header: &Header, last: Stamp) -> Stamp {
         if self.is_plain() { rdtsc() } else { self.carefully_after(header, last) }

@@ -36,7 +36,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The bits of the gate. Its page reads as zero in a forked child.
 pub const ACTIVE: u32 = 1;
-/// For tests: allocations are counted, and the thread stops itself after some of them.
+/// For tests: allocations are counted, and the process stops itself (SIGSTOP) after those in `Core::stops`.
 pub const COUNTING: u32 = 2;
 /// The program has paused recording. Frees are recorded nevertheless, because otherwise freed blocks would look like
 /// leaks.
@@ -132,23 +132,25 @@ pub struct Core {
     own: Range,
     /// Some cached rule is a guess. A module that is loaded later may have CFI for that address.
     guessed: AtomicBool,
-    /// The Image record has been written.
+    /// A thread has written the Image record, or is about to write it.
     pub announced: AtomicBool,
     /// Threads that have begun to record.
     threads_begun: AtomicU32,
-    /// The state of the only thread that has recorded, or null if there are none or several.
+    /// The state of the only thread that has recorded. Null if there are none or several, or if the clock is not plain
+    /// (`StampClock::is_plain`).
     pub only: AtomicPtr<Local>,
     /// The address of libc's variable `stderr`. 0 = unknown.
     stderr: AtomicU64,
-    /// For tests: after which allocations the thread stops itself.
+    /// For tests: the numbers of the allocations after which the process stops itself. 0 = no number.
     stops: [AtomicU64; STOPS],
     allocations: AtomicU64,
 }
 
 const STOPS: usize = 128;
 
-// SAFETY: `parts` and `carried` are the only fields that are not atomic and that are written. `start` and `join` admit
-// one thread to `Starting`, which writes them; other threads read them only when parts are set (see `Core`).
+// SAFETY: `parts` and `carried` are the only fields that are not atomic and that are written. `start` admits one thread
+// to `Starting` and `join` one to `Joining`. Only that thread writes them. Other threads read them only when parts are
+// set (see `Core`).
 unsafe impl Sync for Core {}
 
 static SHUT: AtomicU32 = AtomicU32::new(0);
@@ -177,15 +179,15 @@ impl Core {
         self.state.compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The gate. Every hook reads it first.
+    /// Returns the bits of the gate. Every hook reads them before it records.
     #[inline(always)]
     pub fn gate(&self) -> u32 {
         // SAFETY: the gate is mapped (see `Core`).
         unsafe { (*self.gate.load(Ordering::Relaxed)).load(Ordering::Relaxed) }
     }
 
-    /// The gate, for a hook that is about to record. A forked child of a followed process joins here at its first
-    /// event.
+    /// Returns the bits of the gate, for a hook that is about to record. A forked child of a followed process joins
+    /// here at its first event.
     #[inline(always)]
     pub fn gate_or_join(&self) -> u32 {
         let gate = self.gate();
@@ -199,7 +201,8 @@ impl Core {
         unsafe { (*self.gate.load(Ordering::Relaxed)).store(0, Ordering::Relaxed) };
     }
 
-    /// The program asks to pause. Does nothing if the gate is shut, because `SHUT` is shared.
+    /// Called when the program asks to pause. Does nothing if the gate is shut, because then the gate may be `SHUT`,
+    /// which must stay 0.
     pub fn pause(&self) {
         if self.gate() & ACTIVE != 0 {
             // SAFETY: the gate is mapped (see `Core`).
@@ -215,7 +218,7 @@ impl Core {
         }
     }
 
-    /// The program ends recording for good. Returns true if it was recorded.
+    /// Called when the program itself ends recording for good. Returns true if the process was recording.
     pub fn stop(&self) -> bool {
         let was_on = self.gate() & ACTIVE != 0;
         if was_on {
@@ -308,7 +311,7 @@ impl Core {
         self.stamp_after(0)
     }
 
-    /// The stamp of an event of a thread whose last stamp was `last`.
+    /// Returns the stamp of an event of a thread whose last stamp was `last`.
     #[inline(always)]
     pub fn stamp_after(&self, last: Stamp) -> Stamp {
         self.clock.after(self.header(), last)
@@ -320,19 +323,20 @@ impl Core {
         self.clock.is_plain()
     }
 
-    /// As `stamp`. Only if `has_plain_stamps`.
+    /// As `stamp`. May be called only if `has_plain_stamps` is true.
     #[inline(always)]
     pub fn plain_stamp(&self) -> Stamp {
         self.clock.plain()
     }
 
-    /// A stamp that is at most 20 ms too early. Any thread may call this, also one that has lost the time stamp counter
+    /// Returns a stamp without a read of the time stamp counter. It is too early by at most the time since the
+    /// collector's last round, normally 10 ms. Any thread may call this, also one that has lost the time stamp counter
     /// unnoticed.
     fn rough_stamp(&self) -> Stamp {
         self.header().ticks.load(Ordering::Relaxed)
     }
 
-    /// A thread begins to record.
+    /// Called when a thread begins to record.
     pub fn begin_thread(&self, local: *mut Local) {
         self.only.store(local, Ordering::SeqCst);
         if !self.header().begin_thread(&self.threads_begun, self.clock.is_plain()) {
@@ -365,7 +369,8 @@ impl Core {
     /// Returns what an exec must pass on. `None` in a process that does not record, unless its tree is followed.
     pub fn carried(&self) -> Option<&Carried> {
         let parts = self.parts_if_any()?;
-        // In a sandbox the pid cannot be asked for. There `exec.rs` passes nothing on.
+        // In a sandbox the kernel cannot be asked for the pid. That does not matter, because `exec.rs` passes nothing
+        // on there.
         let is_own_process = || !self.may_call() || sys::getpid() == parts.pid;
         let is_carried = follow::is_on() || self.gate() & ACTIVE != 0 && is_own_process();
         // SAFETY: the state is `Ready`, checked by `parts_if_any`. `carried` is only written in `Starting`, by
@@ -373,7 +378,7 @@ impl Core {
         is_carried.then(|| unsafe { &*self.carried.get() })
     }
 
-    /// For tests: counts an allocation, and stops the thread if it is one of `stops`.
+    /// For tests: counts an allocation, and stops the process if its number is one of `stops`.
     #[cold]
     pub fn counted(&self) {
         let n = self.allocations.fetch_add(1, Ordering::Relaxed) + 1;

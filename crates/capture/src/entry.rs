@@ -1,7 +1,8 @@
-//! What belongs to one patched function of an allocator in a process that runs already.
+//! What belongs to one patched function of an allocator in a process that runs already. In a launched program,
+//! `families.rs` uses an [`Entry`] for each hooked function of an allocator family.
 //!
-//! heaptrack replaces the first instructions of a function by a jump to code near that function (a *slot*). The slot
-//! leads to a shim:
+//! heaptrack replaces the first instructions of a function by a jump to code near that function. In this file, that
+//! code is called a *slot*; it is not a thread's slot in the shared memory. The slot leads to a shim:
 //!
 //! ```text
 //! malloc: jmp slot                 slot: push entry; jmp shim            allocations: the shim calls entry.real
@@ -29,7 +30,7 @@ impl Range {
     }
 }
 
-/// The last free of a thread: the block, the CFA of the hook, the ring's head after it, the entry and its module.
+/// The last free of a thread: the block, the CFA of the hook, the ring's head after the free, the entry and its module.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
@@ -48,11 +49,12 @@ impl Freed {
 /// from these places are not recorded.
 pub const INTERNAL: usize = 4;
 
-/// One patched function. The shims, which are assembly, know the offsets of the first two fields.
+/// One patched or hooked function. The shims, which are assembly, know the offsets of the first two fields.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The address of the function itself: its displaced instructions, from which a jump leads to the rest.
+    /// The address through which the function itself is called. For a patched function these are its displaced
+    /// instructions, from which a jump leads to the rest.
     pub real: u64,
     /// For a throwing `operator new`: the variant that returns null instead.
     pub nothrow: u64,
@@ -98,7 +100,8 @@ shims! {
 /// `heaptrack_core_table`.
 #[repr(C)]
 pub struct CoreTable {
-    /// `AttachBlock::VERSION` of the build that compiled the capture library. heaptrack refuses any other one.
+    /// `AttachBlock::VERSION` of the build that compiled the capture library. heaptrack refuses a library with another
+    /// version than its own.
     pub version: u64,
     pub core: &'static Core,
     /// The function that replaces the loader's empty notification function.

@@ -95,8 +95,8 @@ extern "C" fn allocated_elsewhere(context: &mut Context) -> Next {
     }
 }
 
-/// Next part after `allocated`: the stack is known, but there was no room in the ring, or the clock is not plain.
-/// Arguments as for `allocated_elsewhere`. Resume state: the stack.
+/// Next part after `allocated`: the stack is known, but there was no room in the ring, or the clock must be read by a
+/// function call. Arguments as for `allocated_elsewhere`. Resume state: the stack.
 #[cold]
 extern "C" fn allocated_without_room(context: &mut Context) -> Next {
     let [address, size, local] = context.arguments;
@@ -107,9 +107,9 @@ extern "C" fn allocated_without_room(context: &mut Context) -> Next {
     Next::DONE
 }
 
-/// Next part for all other cases: a thread's first event, a hook that interrupts a hook, a stack that must be walked, a
-/// test that counts allocations. Arguments: the address, the size, and the thread's state, or 0. If it is not 0, the
-/// guard is up, the event was begun, and the resume state is the miss.
+/// Next part for all other cases: recording is off or paused, a thread's first event, a hook that interrupts a hook, a
+/// stack that must be walked, a test that counts allocations. Arguments: the address, the size, and the thread's state,
+/// or 0. If it is not 0, the guard is up, the event was begun, and the resume state is the miss.
 #[cold]
 extern "C" fn allocated_slowly(context: &mut Context) -> Next {
     let core = &CORE;
@@ -160,7 +160,8 @@ pub fn freeing(address: u64, cfa: u64) {
     freeing_slowly(address, cfa);
 }
 
-/// Writes a free if there was no room in the ring. The guard is up and the event was begun.
+/// Writes a free if there was no room in the ring, or if the clock must be read by a function call. The guard is up and
+/// the event was begun.
 #[cold]
 #[inline(never)]
 fn freed_without_room(address: u64, local: *mut Local) {

@@ -1,8 +1,8 @@
 //! A thread's own state, and how a thread finds it without thread-local storage.
 //!
 //! The key is the thread pointer, which the ABI stores at `fs:0`. A new thread may get the thread pointer of a dead
-//! one, if libc reuses its stack. So each slot also knows the offset of the tid in libc's thread block, and compares
-//! the tid.
+//! one, if libc reuses its stack. So the state of a thread also holds its tid, and the offset at which libc keeps the
+//! tid in the thread block. A thread compares its own tid with the one in the state.
 use crate::core::{Core, WRITER_MEMORY};
 use crate::entry::{Freed, Range};
 use crate::memo::Memo;
@@ -29,10 +29,12 @@ pub struct Local {
     /// The number of the slot.
     pub slot: u32,
     pub generation: u32,
-    /// How many comparisons took many jumps since the last stack that was walked again for that reason, see
+    /// How many comparisons by the memo took many jumps since a stack was last walked again for that reason, see
     /// `events/stacks.rs`.
     pub patched_together: u32,
-    /// The last free by a patched function that may call another one.
+    /// In an attached process: the last free by a patched function that may call another one. In a launched program
+    /// only its `address` is used: the block that an allocator family's function is freeing or resizing now
+    /// (`events/families.rs`).
     pub freed: Freed,
     /// The module of the allocator's function that a hook of this thread is calling now.
     pub inside: Range,
@@ -75,7 +77,7 @@ impl Identity {
             || unsafe { ((pointer + offset as u64) as *const u32).read_volatile() } == self.tid.load(Ordering::Relaxed)
     }
 
-    /// Returns the owner word of the last thread with this thread pointer, if the slot still belongs to it.
+    /// Returns the owner word that the slot's last thread has stored here, if that thread had this thread pointer.
     pub fn last_owner(&self, pointer: u64) -> Option<Owner> {
         // A thread that takes the slot stores its pointer before its owner word. So the owner word, which is loaded
         // first, never belongs to a thread with another pointer.
@@ -259,7 +261,7 @@ pub struct Slot {
 }
 
 /// Returns the offset of `tid` in the thread block, or 0 if it is not found. Tries the offset that was learnt before,
-/// then all others.
+/// then all multiples of 4 from 16 up to 2 KB.
 pub fn find_tid(pointer: u64, tid: u32, learnt: u32) -> u32 {
     const LAST: u32 = 0x800;
     // SAFETY: both uses ask `may_read(offset)` first: the word is in the page of the thread pointer, or in one of which
@@ -291,13 +293,13 @@ mod tests {
     use super::*;
     use core::alloc::Layout;
 
-    /// Zeroed memory that is never freed, like that of threads and their slots.
+    /// Returns zeroed memory that is never freed, like that of threads and their slots.
     fn zeros<T>() -> *mut T {
         // SAFETY: no type here is empty.
         unsafe { std::alloc::alloc_zeroed(Layout::new::<T>()).cast() }
     }
 
-    /// Thread pointers that all have the same first place in the table.
+    /// Returns thread pointers that all have the same first place in the table.
     fn neighbours(count: usize) -> Vec<u64> {
         let place = |pointer: &u64| Threads::start(*pointer) & (ENTRIES - 1);
         (1..).map(|number| number << 6).filter(|pointer| place(pointer) == 7).take(count).collect()

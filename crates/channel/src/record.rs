@@ -19,8 +19,9 @@
 //!
 //! A Path defines new stacks, before the first event that uses them. Its frame `i` is the leaf of stack `first + i`.
 //! The caller of that frame is the leaf of stack `first + i + 1`. The caller of the last frame is the leaf of stack
-//! `tail`, or there is none if `tail` is 0. Each ring has its own numbers. A number is used again after 2^15 others, so
-//! a reader keeps that many stacks.
+//! `tail`, or there is none if `tail` is 0. Each ring has its own numbers. The numbers of a thread's main ring rise,
+//! and an event refers only to one of the latest 2^15, so a reader keeps that many stacks. The nested ring begins at 1
+//! again with every path.
 //!
 //! Sizes are those that the program asked for. An allocation that succeeded is smaller than 2^47 bytes on this
 //! architecture.

@@ -130,7 +130,7 @@ impl AttachBlock {
 /// The fields above are as large as the integers that are written over them.
 const _: () = assert!(size_of::<StampClock>() == 4 && size_of::<*const u8>() == 8 && size_of::<usize>() == 8);
 
-/// A core in the making.
+/// The bytes of a `Core`, zero until `put` writes a field.
 struct Bytes([u8; CORE_BYTES]);
 
 impl Bytes {
@@ -199,7 +199,8 @@ mod tests {
         assert!(AttachBlock { version: AttachBlock::VERSION + 1, ..BLOCK }.to_core_bytes().is_none());
     }
 
-    /// With a block of zeros, only the state, the clock and the sizes of the shared memory are left.
+    /// If all addresses in the block are 0, only the state, the geometry and two addresses that are computed from it
+    /// are not 0. So no more bytes than these may differ from 0.
     #[test]
     fn nothing_but_the_block_is_in_the_bytes() {
         let block = AttachBlock { has_membarrier: 1, has_counter: 1, ..AttachBlock::of_zeros(BLOCK.geometry) };

@@ -2,7 +2,8 @@
 //!
 //! Receives: bytes of the target, or the profiler's own mapping of the shared memory. Returns: the hooks that threads
 //! are in; or fills the table of modules. Must hold: nothing here runs in the target; addresses are the target's and
-//! are never followed; the profiler is built from the same source as the image ([`super::AttachBlock::VERSION`]).
+//! are never followed; the profiler is built from the same source as the capture library in the target
+//! ([`super::AttachBlock::VERSION`]).
 use super::{Private, is_ours};
 use crate::local::{Identity, Level, Local};
 use crate::modules::Description;
@@ -19,7 +20,8 @@ pub struct SlotGuards {
     pub guards: [u64; 2],
 }
 
-/// Decodes the geometry in the header of a channel, which was read from the target. Returns `None` if it is not ours.
+/// Decodes the geometry in the header of a channel, which was read from the target. Returns `None` if a channel of this
+/// build cannot have it.
 pub fn geometry_of(bytes: &[u8; size_of::<Geometry>()]) -> Option<Geometry> {
     let geometry = Geometry::from_bytes(bytes);
     is_ours(&geometry).then_some(geometry)
@@ -34,8 +36,8 @@ impl SlotGuards {
         (geometry.slot_area_at(slot) + geometry.private_in_slot(slot)) as u64
     }
 
-    /// Decodes the bytes. The image in the target must be of the same build, because nothing else says where the fields
-    /// are.
+    /// Decodes the bytes. The capture library in the target must be of the same build, because nothing else says where
+    /// the fields are.
     pub fn parse(bytes: &[u8; Self::LENGTH]) -> SlotGuards {
         const GUARD: usize = offset_of!(Level, guard);
         let word =
@@ -55,9 +57,9 @@ impl SlotGuards {
 /// target uses it yet.
 pub unsafe fn adopt<'a>(region: &Region, modules: impl Iterator<Item = Description<'a>>, stamp: Stamp) {
     let private = region.private().cast::<Private>();
-    // SAFETY: `region.private()` is mapped and page-aligned, with room for a `Private` (the assertion there,
-    // `Geometry::check`). The caller promises fresh memory, whose zeros are an empty table, and that no one else uses
-    // it. The two fields do not overlap.
+    // SAFETY: `region.private()` is mapped and page-aligned. It has room for a `Private`: the profiler makes channels
+    // with `WRITER_MEMORY`, and an assertion below that constant proves that a `Private` fits. The caller promises
+    // fresh memory, whose zeros are an empty table, and that no one else uses it. The two fields do not overlap.
     unsafe {
         let table = &(*private).modules;
         (*(*private).known_modules.get()).adopt(table, region, modules, stamp);

@@ -30,7 +30,7 @@ impl Core {
     pub fn allow_calls(&self) {
         if self.gate() & ACTIVE != 0 {
             let taken_back = |said: u32| said.checked_sub(NO_CALLS_SAID);
-            // Fails if another recording has begun since. Nothing was announced to that one.
+            // The subtraction fails if another recording has begun since, because nothing was announced to that one.
             let _ = self.header().no_syscalls.fetch_update(Ordering::SeqCst, Ordering::Relaxed, taken_back);
         }
     }

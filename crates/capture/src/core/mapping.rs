@@ -53,7 +53,8 @@ impl Core {
         Some(())
     }
 
-    /// Maps the headers of far slots. Returns `None` if they are mapped already, or cannot be mapped.
+    /// Maps the headers of far slots. Returns `None` if there are none, if they are mapped already, or if they cannot
+    /// be mapped.
     pub fn map_far_slots(&self) -> Option<()> {
         let region = &self.parts().region;
         let place = &self.private().far_slots;
@@ -154,7 +155,7 @@ pub(super) unsafe fn is_behind_own_filter(environment: Environment, channel: &[u
     !hub.is_empty() && filters::is_behind_own_filter(hub.get())
 }
 
-/// Returns the path of `<fd>,<path>`.
+/// Returns the path in `<fd>,<path>`, or nothing if there is no comma.
 pub(super) fn path_of(channel: &[u8]) -> &[u8] {
     let comma = channel.iter().position(|&b| b == b',');
     comma.and_then(|at| channel.get(at + 1..)).unwrap_or(&[])

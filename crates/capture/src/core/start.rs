@@ -146,7 +146,7 @@ impl Core {
         pid: u32,
     ) -> Option<()> {
         let header = region.header();
-        // A forked child has the page of its parent, which reads as zero there.
+        // A forked child that joins keeps the gate page of its parent, which reads as zero in the child.
         let mut gate = self.gate.load(Ordering::Acquire).cast::<u8>();
         let is_forked = !core::ptr::eq(gate, (&raw const SHUT).cast());
         if !is_forked {
@@ -170,8 +170,8 @@ impl Core {
             // thread, which has not set `parts` yet.
             unsafe { core::ptr::write_bytes(private, 0, 1) };
         }
-        // SAFETY: the state is `Starting`, which admits one thread, and the gate is shut, so no other thread has a
-        // reference to `parts`.
+        // SAFETY: the state is `Starting` or `Joining`, each of which admits one thread, and the gate is shut. So no
+        // other thread has a reference to `parts`.
         unsafe { *self.parts.get() = MaybeUninit::new(parts) };
         self.gate.store(gate.cast(), Ordering::Release);
         // SAFETY: start-up (see `Core`): the list is stable, and no notification can come, so this thread is the only
@@ -225,8 +225,9 @@ impl Core {
         }
     }
 
-    /// Returns the address of that function in a program that does not export it. The collector has read the program's
-    /// symbol table.
+    /// Returns the address of `__lsan_default_suppressions` in a program that does not export it, or `None` if there is
+    /// none. The collector has looked for it in the symbol table of the first program. So the address is not valid
+    /// after an exec.
     pub(super) fn hidden_suppressions(&self, maps: *const LinkMap) -> Option<u64> {
         let header = self.header();
         let offset = header.suppressions.symbol;

@@ -23,8 +23,8 @@ unsafe fn return_address(cfa: u64) -> u64 {
     unsafe { *((cfa - 8) as *const u64) }
 }
 
-/// Returns true if a function of the allocator has called another one. Only a hook that found another hook at work
-/// asks.
+/// Returns true if a function of `allocator` has called the hook with this CFA. Only a hook that found another hook at
+/// work asks.
 #[inline]
 pub fn is_inside(allocator: Range, cfa: u64) -> bool {
     // SAFETY: `enter_nested` passes the CFA with which its own hook was entered, and that hook is at work.
@@ -49,7 +49,7 @@ pub fn before(context: &mut Context, entry: &Entry) {
     context.resume_state = ResumeState::of_guard(guard);
 }
 
-/// Called after such a function.
+/// Called after an allocating function for which `before` was called. `address` is what it returned.
 #[inline(always)]
 pub fn after(context: &mut Context, address: u64, size: u64) -> Next {
     match context.resume_state.guard() {
@@ -74,7 +74,7 @@ fn real(entry: &Entry) -> extern "C" fn(u64, u64, u64) -> u64 {
     unsafe { core::mem::transmute(entry.real) }
 }
 
-/// Only calls the function, and records nothing.
+/// Only calls the patched function, and records nothing.
 pub fn call_real(context: &mut Context, entry: &Entry) -> Next {
     let [a, b, c] = context.arguments;
     context.result = real(entry)(a, b, c);
@@ -118,7 +118,8 @@ extern "C" fn new_block(context: &mut Context) -> Next {
     after(context, address, size)
 }
 
-/// Called before a free.
+/// Called before a free. Does nothing if the allocator's own code makes the call at one of the known places
+/// (`Entry::internal`).
 #[inline(always)]
 pub fn freeing(address: u64, cfa: u64, entry: &Entry) {
     // SAFETY: `before_free` in `capture-so` passes the CFA of the shim that calls it, so that hook is at work.

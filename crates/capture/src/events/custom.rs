@@ -10,7 +10,7 @@ use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use channel::{CUSTOM, Kind, MAX_SIZE, encode_free};
 
-/// A program may report any size, but the format has a largest one.
+/// A program may report any size. A larger size is recorded as this one.
 const LARGEST: u64 = MAX_SIZE >> 1;
 
 /// Sets the domain in the address. Null stays null.

@@ -1,7 +1,8 @@
 //! The beginning and the end of a hook, which raises and lowers the guard of its thread.
 //!
-//! The guard says that a hook of the thread is at work. If a hook finds it raised, then a signal handler called it, or
-//! the allocator itself, or a jump (`siglongjmp`) has left the previous hook.
+//! The guard says that a hook of the thread is at work. If a hook finds the guard raised, there are three possible
+//! reasons: a signal handler called the hook, the allocator itself called it, or a jump (`siglongjmp`) has left the
+//! previous hook.
 use super::attached;
 use super::threads::begin_thread;
 use crate::core::{ACTIVE, Core};
@@ -116,8 +117,8 @@ pub(super) fn enter_quickly(core: &Core, cfa: u64) -> Option<Quick> {
     Some(Quick { local })
 }
 
-/// Raises the guard. Returns `None` if this event is not to be recorded, or cannot be; in that case it is counted as
-/// lost.
+/// Raises the guard. Returns `None` if this event is not to be recorded or cannot be recorded. An event that cannot be
+/// recorded is counted as lost.
 #[inline(always)]
 pub(super) fn enter(core: &Core, cfa: u64) -> Option<Entered> {
     let pointer = thread_pointer();
@@ -136,8 +137,8 @@ pub(super) fn enter(core: &Core, cfa: u64) -> Option<Entered> {
     Some(Entered { local, nested: false })
 }
 
-/// Enters a hook that found the guard raised: another hook is at work below it on the stack, or a jump has left that
-/// hook.
+/// Enters a hook that found the guard raised: either the other hook is still at work and was interrupted, or a jump has
+/// left it.
 #[cold]
 fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
     let mut main = Entered { local, nested: false };

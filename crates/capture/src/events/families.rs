@@ -16,15 +16,15 @@ use crate::local::{Local, thread_pointer};
 use crate::resume_state::{GuardState, ResumeState};
 use channel::{Kind, encode_free};
 
-/// What a shim saves on the stack, lowest address first.
+/// What a shim saves on the stack. The fields are from the lowest address to the highest.
 #[repr(C)]
 pub struct Call {
     /// rcx, r8 and r9 as the caller left them.
     pub arguments: [u64; 3],
     /// In a resize: the stamp of the free. The functions `after_*` store what the shim returns here.
     pub kept: u64,
-    /// `inside` and `freed.address` of the thread before this call. They are not empty if a signal handler made this
-    /// call while another allocator's function was running.
+    /// `inside` and `freed.address` of the thread before this call. They are not empty if another function of an
+    /// allocator is running on this thread: that function made this call, or a signal handler that interrupted it.
     outer: Range,
     outer_freed: u64,
     _padding: u64,
@@ -101,8 +101,8 @@ fn outer_hook(cfa: u64) -> Option<Outer> {
 }
 
 impl Outer {
-    /// Enters a hook that the program called, although the return address may be in the allocator: the function that
-    /// the allocator called may have jumped here.
+    /// Enters the hook as for a call by the program, although its return address may be in the allocator. Otherwise
+    /// `enter` would take the call for one of the allocator's own and ignore it.
     fn enter_as_program(self, cfa: u64) -> Option<Entered> {
         // SAFETY: the calling thread's own local (see `Local`). A signal handler that interrupts this restores what it
         // changes.
@@ -115,8 +115,9 @@ impl Outer {
     }
 }
 
-/// Handles a call of libc's free while a hook has called an allocator's function. Returns false if there is no such
-/// hook.
+/// Handles a call of libc's free while a hook of this thread waits for an allocator's function. Records the free,
+/// unless it frees the block that this function frees or resizes. Returns false, and does nothing, if no hook waits or
+/// no family is hooked.
 #[cold]
 #[inline(never)]
 pub fn free_inside(address: u64, cfa: u64) -> bool {
@@ -131,7 +132,8 @@ pub fn free_inside(address: u64, cfa: u64) -> bool {
     true
 }
 
-/// Called when the allocator's function has returned. Returns the hook that `begin` entered, with its guard still up.
+/// Called when the allocator's function has returned. Returns the hook that `begin` entered, with its guard still up,
+/// or `None` if `begin` entered none.
 #[inline(always)]
 fn end(call: &mut Call) -> Option<Entered> {
     call.kept = call.context.result;

@@ -7,8 +7,9 @@ use crate::memo::{FrameState, Memo, Miss};
 use crate::walk::{Walk, check_stack};
 use channel::{Check, Loss, PATH_HEAD_WORDS, StackId, Stamp, encode_path};
 
-/// A remembered walk that takes more jumps than `FEW_JUMPS` is slow to compare. After `PATIENCE` such comparisons, the
-/// stack is walked again to the root. From then on its nodes are neighbours.
+/// A jump goes from the memo's nodes of one walk to those of another. A stack that takes more jumps than `FEW_JUMPS` is
+/// slow to compare. After `PATIENCE` such comparisons, the stack is walked again to the root. From then on its nodes
+/// are neighbours.
 const FEW_JUMPS: u32 = 1;
 const PATIENCE: u32 = 64;
 
@@ -124,7 +125,7 @@ fn patched_together(count: &mut u32, number: StackId) -> Result<StackId, Miss> {
 }
 
 /// Walks the stack. Writes the path of its new frames, and the words that `make` returns for the stamp and the stack,
-/// in one commit. `count` events were begun. Returns false if there was no room.
+/// in one commit. `count` events were begun. Returns false if there was no room, or if recording is over.
 #[inline(never)]
 pub(super) fn walk_and_write<const WORDS: usize>(
     core: &Core,
@@ -169,7 +170,8 @@ pub(super) fn walk_and_write<const WORDS: usize>(
         writer.put(at, walk.frame_key(&found, i).0);
         at += 1;
     }
-    // Done before the commit. After it, another thread may forbid system calls to all threads, and this may make some.
+    // `remember` may make system calls. It runs before the commit, because after the commit another thread may forbid
+    // them to all threads.
     if let Some(skip) = walk.remember(&found, first) {
         // SAFETY: only a walk of the main level has a memo to remember in, so the guard of that level is up for
         // `context`. `walk`, which has references to the fields that are checked, is not used again.
