@@ -1,8 +1,9 @@
 //! Call frame information: from a code address to the row of unwind rules for it.
 //!
 //! Receives: the address of a module's `.eh_frame_hdr` and the module's bounds, all mapped by the loader. Returns: a
-//! [`Row`]. Must hold: no allocation, no panic on any bytes, no read outside the module's bounds. The working memory is
-//! the caller's [`Scratch`], because kilobytes are too much for a coroutine's stack.
+//! [`Row`]. Must hold: no allocation, no panic on any bytes, no read outside the module's bounds, except for an
+//! `.eh_frame_hdr` that the profiler has made. The working memory is the caller's [`Scratch`], because kilobytes are
+//! too much for a coroutine's stack.
 //!
 //! Why not a library: see `docs/decisions/0002-own-cfi-reader.md`. The tests compare every row of whole programs with
 //! gimli's.
@@ -87,7 +88,7 @@ pub enum NoRow {
 #[derive(Clone, Copy, Debug)]
 pub struct Tables {
     pub eh_frame_hdr: u64,
-    /// The module's bounds. Nothing outside of them is read.
+    /// The module's bounds. Nothing outside of them is read, except for an `.eh_frame_hdr` that the profiler has made.
     pub start: u64,
     pub end: u64,
 }
@@ -132,7 +133,7 @@ impl Bytes {
         Some(if is_negative { value as i64 | -1i64 << bits } else { value as i64 })
     }
 
-    /// Reads a number in LEB128: its bits, how many they are, and its last byte, which has the sign.
+    /// Reads a number in LEB128. Returns its value, the number of its bits, and its last byte, which has the sign.
     #[inline]
     fn leb(&mut self) -> Option<(u64, u32, u8)> {
         let mut value = 0u64;
@@ -186,7 +187,7 @@ impl Tables {
         (at >= self.start && at < self.end).then_some(Bytes { at, end: self.end })
     }
 
-    /// Returns the address of the last frame description that does not start after `pc`.
+    /// Returns the address of the last frame description whose code does not start after `pc`.
     #[inline(never)]
     fn description(&self, pc: u64) -> Result<u64, NoRow> {
         self.description_in_table(pc).ok_or(NoRow::Malformed)?.ok_or(NoRow::NotCovered)
@@ -196,7 +197,8 @@ impl Tables {
     fn description_in_table(&self, pc: u64) -> Option<Option<u64>> {
         const DATA_RELATIVE_4: u8 = 0x3b;
         let hdr = self.eh_frame_hdr;
-        // A program that was linked without this table gets one from the profiler, which is outside of the module.
+        // A program that was linked without this table gets one from the profiler when heaptrack attaches. That table
+        // is outside of the module.
         let is_own = hdr >= self.start && hdr < self.end;
         let end = if is_own { self.end } else { u64::MAX };
         let mut bytes = Bytes { at: hdr, end };
@@ -412,7 +414,7 @@ impl Run<'_> {
         }
     }
 
-    /// Returns true if the location is after the target.
+    /// Runs one instruction whose two upper bits are 0. Returns true if the location is after the target now.
     fn extended(&mut self, op: u8, bytes: &mut Bytes, scratch: &mut Scratch, initial: bool) -> Option<bool> {
         let data_align = scratch.description.cie.data_align;
         let factored = |n: i64| n.wrapping_mul(data_align);

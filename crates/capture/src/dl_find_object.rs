@@ -5,7 +5,7 @@
 //! whether the address is still in the same module. That function takes no lock and may be called from anywhere; the
 //! C++ runtime uses it to throw exceptions. Libraries that were loaded at the start are never unloaded, so the walk
 //! does not ask for them. Other libraries are unloaded only by `dlclose`. The capture library exports a `dlclose` of
-//! its own, which clears the stack memos and then jumps to the real one.
+//! its own, which clears the stack memos and the cached rules, and then jumps to the real one.
 //!
 //! Must hold: no thread waits for a lock. If two threads meet a new module at the same time, one of them records its
 //! frame without a module. The unwind rules of a library that was loaded after the start are not cached

@@ -139,7 +139,8 @@ impl Headers {
         (0..self.count).map(move |i| unsafe { *self.first.add(i) })
     }
 
-    /// Returns the headers of the file whose first page is mapped at `base`, if it is an ELF file.
+    /// Returns the headers of the file whose first page is mapped at `base`, if it is an ELF file and all its headers
+    /// are in that page.
     pub fn at(base: u64) -> Option<Headers> {
         if base == 0 || base & 0xfff != 0 || !sys::is_readable(base as usize) {
             return None;
@@ -221,7 +222,8 @@ impl Headers {
         }
     }
 
-    /// Copies the build-id. Returns its length, or 0 if there is none.
+    /// Copies the build-id, at most `channel::BUILD_ID_MAX` bytes of it. Returns the number of bytes, or 0 if there is
+    /// none.
     pub fn build_id(self, bias: u64, into: &mut [u64; channel::BUILD_ID_MAX / 8]) -> usize {
         const NT_GNU_BUILD_ID: u32 = 3;
         let mut found = 0;
@@ -287,7 +289,7 @@ fn gnu_hash(name: &[u8]) -> u32 {
     name.iter().fold(5381u32, |h, &c| h.wrapping_mul(33).wrapping_add(c as u32))
 }
 
-/// Calls `look` with every relocation of a loaded object that may name a symbol.
+/// Calls `look` with every relocation in the two tables of a loaded object.
 ///
 /// # Safety
 /// `map` is an entry of the loader's list whose object is mapped, so listed maps are whole (see [`LinkMap`]).
@@ -340,7 +342,8 @@ impl Symbols {
         })
     }
 
-    /// Returns the address of a defined function or object. If there are several versions, it is the default one.
+    /// Returns the address of a defined function or object. If there are several versions, it is the default one,
+    /// except in an object that has only a SysV hash table, where it is the first one.
     pub fn find(&self, name: &[u8]) -> Option<u64> {
         if !self.gnu_hash.is_null() {
             return self.find_gnu(name);

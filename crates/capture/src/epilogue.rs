@@ -11,7 +11,7 @@
 //!   ret             <- then the caller's return address is on top of the stack
 //! ```
 //!
-//! Must hold: there is no answer if an instruction is not known; nothing after `bytes` is read.
+//! Must hold: there is no answer if an instruction is not known; nothing after the page of the return address is read.
 use crate::cfi::reg;
 
 /// How many bytes at a return address are read.
@@ -60,7 +60,8 @@ pub unsafe fn at(pc: u64) -> Option<Epilogue> {
     decode(bytes.get(..count)?)
 }
 
-/// Returns true if the code at `pc` is still the end of a frame whose caller's CFA is `cfa` bytes above.
+/// Returns true if the code at `pc` is still the end of a function whose caller's CFA is `cfa` bytes above the stack
+/// pointer.
 ///
 /// # Safety
 /// The byte at `pc` can be read.

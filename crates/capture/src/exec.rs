@@ -63,8 +63,8 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
     ENVIRON.store(environ.unwrap_or(0) as usize, Ordering::Release);
 }
 
-/// Calls the real function, with our variables added if this process records. Without `environment`, it is the current
-/// one.
+/// Calls the real function, with our variables added if this process records and the new program can be recorded. If
+/// `environment` is `None`, the current environment is used.
 ///
 /// # Safety
 /// The arguments are what the flavour's function takes: `first` is a NUL-terminated string or a descriptor, `argv` and
@@ -146,7 +146,7 @@ unsafe fn obstacle(flavour: Flavour, first: usize, carried: &Carried) -> Option<
     unsafe { image::obstacle(flavour, first, search, carried) }
 }
 
-/// Returns the value of the first entry with this prefix, or null.
+/// Returns what follows the prefix in the first entry that begins with it, or null.
 ///
 /// # Safety
 /// `environment` is null or a list of NUL-terminated strings that ends with a null.

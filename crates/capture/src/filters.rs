@@ -18,7 +18,8 @@ pub fn is_behind_own_filter(collector: &[u8]) -> bool {
     own.mode != 0 && own > status_of(collector, Seccomp::read)
 }
 
-/// Calls `read` with the path of the status file of the process that `path` belongs to.
+/// Calls `read` with the path of the status file of the process that `path` belongs to. Returns the default value if
+/// `path` does not begin with `/proc/PID`.
 fn status_of<T: Default>(path: &[u8], read: impl FnOnce(&[u8]) -> T) -> T {
     const ROOT: &[u8] = b"/proc/";
     const NAME: &[u8] = b"/status\0";

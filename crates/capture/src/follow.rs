@@ -27,12 +27,12 @@ pub fn may_join() -> bool {
     MAY_JOIN.load(Ordering::Relaxed)
 }
 
-/// This process records, and so will its children.
+/// Called when this process records. Its forked children may join from now on.
 pub fn joined() {
     MAY_JOIN.store(is_on(), Ordering::Relaxed);
 }
 
-/// This process is not going to record any more.
+/// Called when this process will not record any more, and its children must not join.
 pub fn give_up() {
     MAY_JOIN.store(false, Ordering::Relaxed);
 }
@@ -50,7 +50,7 @@ pub fn miss() {
     }
 }
 
-/// Maps the hub. `path` is NUL-terminated.
+/// Maps the hub. `path` is NUL-terminated. Returns false if the hub cannot be mapped, or is of another version.
 pub fn find_hub(path: &[u8]) -> bool {
     let Some(fd) = sys::open(path) else { return false };
     let page = sys::map_shared(fd, 0, PAGE);
@@ -67,7 +67,8 @@ pub fn find_hub(path: &[u8]) -> bool {
     is_ours
 }
 
-/// Takes shared memory for this process. Waits for at most three seconds.
+/// Takes shared memory for this process. Waits for at most three seconds. Returns `None`, and counts the process as
+/// missed, if it gets none.
 pub fn claim(pid: u32) -> Option<Region<'static>> {
     let hub = hub()?;
     let region = pid_is_true(pid).then(|| take_offer(hub, pid)).flatten();

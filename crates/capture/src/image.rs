@@ -9,7 +9,8 @@ use crate::exec::Flavour;
 use crate::sys;
 use channel::UnrecordedExec;
 
-/// The most scripts whose interpreter is again a script. The kernel allows four.
+/// The most files that are read: scripts whose interpreter is again a script, and at last the program. The kernel has a
+/// similar limit.
 const MOST_SCRIPTS: usize = 5;
 const PAGE: usize = 4096;
 const EM_X86_64: u16 = 62;
@@ -137,7 +138,7 @@ fn look_up(room: &mut [u8], name: &[u8], search: &[u8]) -> Option<i32> {
     None
 }
 
-/// The path in a script's first line, after `#!`.
+/// Returns the path in a script's first line. `line` begins after `#!`.
 fn interpreter(line: &[u8]) -> &[u8] {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let line = line.split(|byte| *byte == b'\n').next().unwrap_or(&[]);

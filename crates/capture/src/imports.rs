@@ -120,9 +120,10 @@ fn is_writable(headers: Headers, bias: u64, at: u64) -> bool {
 /// What a library that was opened with RTLD_DEEPBIND is bound to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
-    /// Our shims.
+    /// Our shims, or no hooked function.
     ToUs,
-    /// Another allocator: at least one of its functions is not the real function of our shim.
+    /// Perhaps another allocator: for at least one hooked function that the library imports, some module has a
+    /// definition other than the real function of our shim.
     Elsewhere,
 }
 

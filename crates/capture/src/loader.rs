@@ -1,9 +1,9 @@
 //! How the capture library learns that modules are loaded and unloaded.
 //!
-//! After every change the loader calls an empty function, whose address is in its `r_debug`. Debuggers set a breakpoint
-//! there; the capture library writes a jump there. The loader makes the call with its lock held, after a module is
-//! mapped and before its constructors run, so its list can be read safely. `dlopen` itself is never wrapped, because
-//! that would change its caller.
+//! Before and after every change the loader calls an empty function, whose address is in its `r_debug`. Debuggers set a
+//! breakpoint there; the capture library writes a jump there. The loader makes the call after a change with its lock
+//! held, when a module is mapped and its constructors have not run yet, so its list can be read safely. No function of
+//! ours calls `dlopen`, because that would change its caller (the exported `dlopen` jumps, see [`crate::opening`]).
 //!
 //! If the jump cannot be written ([`crate::patch`]), each walk asks for the modules of its frames:
 //! [`crate::dl_find_object`].

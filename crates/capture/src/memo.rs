@@ -28,8 +28,9 @@
 //! NEEDS (in the table of sets): a step nearer to the root uses this frame's rbp.
 //! ```
 //!
-//! Node numbers only grow. Number `n` has the index `n & node_mask`. A node is alive until its place may be used again.
-//! To forget everything is one store.
+//! Node numbers only grow, until they start again at 1 near the end of 32 bits. Number `n` has the index `n &
+//! node_mask`. A node is alive until its place may be used again, or until everything is forgotten. To forget
+//! everything, a few stores are enough.
 mod checked;
 mod find;
 mod guesses;
@@ -44,10 +45,12 @@ pub use miss::Miss;
 use channel::StackId;
 
 pub const NODES: usize = 1 << 15;
-/// The longest walk that is remembered, in frames. The nodes of the next walk may overwrite this many of the oldest.
+/// The longest walk that a memo of full size remembers, in frames. The nodes of the next walk may overwrite this many
+/// of the oldest nodes.
 pub const SEGMENT: usize = 2048;
 const SETS: usize = 1 << 11;
-/// The sizes for the threads beyond the first `Geometry::large_slots`: they use only this much of the memory.
+/// The sizes for threads whose slot has a number from `Geometry::large_slots` on: they use only this much of the
+/// arrays.
 const SMALL_NODES: usize = 1 << 12;
 const SMALL_SETS: usize = 1 << 6;
 /// The number of alternating stacks of one allocation site that are recognised without a new walk. A set is a cache
@@ -94,7 +97,7 @@ pub struct Fact {
 /// A remembered frame. The memo has just verified that the stack from it to the root is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Tail {
-    /// Also the id of its stack.
+    /// The number of its node, which is also the id of the stack that begins at this frame.
     pub number: StackId,
     pub depth: u16,
     pub needs_rbp: bool,
@@ -156,14 +159,14 @@ impl Memo {
         first
     }
 
-    /// Makes a memo in zeroed memory, or in the memo of a thread that has ended.
+    /// Makes an empty memo in zeroed memory, or in the memo of a thread that has ended.
     pub fn begin(&mut self, is_large: bool) {
         let (nodes, sets) = if is_large { (NODES, SETS) } else { (SMALL_NODES, SMALL_SETS) };
         (self.node_mask, self.set_mask) = (nodes as u32 - 1, sets as u32 - 1);
         self.forget();
     }
 
-    /// The longest walk that is remembered.
+    /// The longest walk that this memo remembers, in frames.
     const fn longest(&self) -> usize {
         if self.node_mask as usize == NODES - 1 { SEGMENT } else { SMALL_NODES / 4 }
     }

@@ -1,9 +1,10 @@
 //! The modules of the target. They are found in the loader's list, published in the shared table, and searched for
 //! every new frame.
 //!
-//! There is one writer, the thread that holds the loader's lock, in the loader's own notification. There are many
-//! readers, which take no lock. There are two sorted indexes: readers use number `generation & 1`, and the writer
-//! changes the other one. If the generation is unchanged after a search, the writer did not change the index meanwhile.
+//! There is one writer at a time: the thread that holds the loader's lock, in the loader's own notification, or a
+//! thread in `dl_find_object::alone`. There are many readers, which take no lock. There are two sorted indexes: readers
+//! use number `generation & 1`, and the writer changes the other one. If the generation is unchanged after a search,
+//! the writer did not change the index meanwhile.
 mod checked;
 
 use crate::cfi::Tables;
@@ -68,7 +69,7 @@ pub struct KnownModules {
     known: [Known; LIVE],
 }
 
-/// No loader's list is longer. If one is, it is broken, and the rest is left out.
+/// A longer list of the loader is taken for broken, and the rest of it is left out.
 const MOST_MAPS: u32 = 1 << 16;
 /// If the index changes this many times during one search, the frame is recorded without a module.
 const MOST_SEARCHES: u32 = 1 << 8;
@@ -210,7 +211,7 @@ impl KnownModules {
     }
 
     /// Marks a new module whose allocations are not recorded: the first one of a namespace that has a malloc of its
-    /// own, and a library that is bound to another malloc than our shim. `map` is the last one of `known`.
+    /// own, and a library that is bound to another malloc than our shim. `map` must be the module that was added last.
     ///
     /// # Safety
     /// `map` is an entry of the list of `debug`, an `r_debug` of the loader. As for `refresh`, the list does not change
@@ -274,7 +275,7 @@ impl KnownModules {
         self.all().iter().any(|known| known.seen != 0 && known.dynamic == map.dynamic as u64)
     }
 
-    /// Adds a new module. Returns false if it cannot be used.
+    /// Adds a new module. Returns false if it cannot be used, or if there is no room for it.
     ///
     /// # Safety
     /// The caller is the only writer of the table. `map` is the entry of an object that stays mapped meanwhile.
@@ -454,7 +455,8 @@ pub struct Description<'a> {
 }
 
 impl Description<'_> {
-    /// Writes it to the shared table. Returns its instance number, or `None` if the table is full.
+    /// Writes the description to the shared table. Returns the instance number of the module, or `None` if the table is
+    /// full.
     pub fn publish(&self, region: &Region, stamp: Stamp) -> Option<u32> {
         let header = region.header();
         let index = header.module_count.load(Ordering::Relaxed);
@@ -481,7 +483,7 @@ impl Description<'_> {
     }
 }
 
-/// Publishes a new module. Returns its instance number, or `None` if it cannot be used.
+/// Publishes a new module. Returns its instance number, or `None` if it cannot be used or the table is full.
 ///
 /// # Safety
 /// The caller is the only writer of the table. `map` is the entry of an object that stays mapped meanwhile.
@@ -520,8 +522,8 @@ unsafe fn register(
         .publish(region, stamp)
 }
 
-/// Copies a text into the channel's `names`. There is one writer. Returns its offset and length, or zeros if there is
-/// no room.
+/// Copies a text into the channel's `names`. Only one thread may call this at a time. Returns the offset and the length
+/// of the copy, or zeros if there is no room.
 pub fn store_name(region: &Region, text: &[u8]) -> (u32, u32) {
     let header = region.header();
     let at = header.names_used.load(Ordering::Relaxed);

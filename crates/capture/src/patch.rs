@@ -1,7 +1,7 @@
 //! Writing to read-only pages: the loader's code, a module's table of addresses, our own symbols.
 //!
-//! The bytes are written through /proc/self/mem, which does not change the protection of the page. If there is no
-//! /proc, the page is made writable for a moment.
+//! The bytes are written through /proc/self/mem, which does not change the protection of the page. If that fails, for
+//! example without /proc, the page is made writable for a moment.
 use crate::sys;
 
 const READ: usize = 1;

@@ -117,7 +117,8 @@ impl Proof {
         }
     }
 
-    /// Returns what is known of the stack that holds `in_use`. If the pages between are readable, it is the same stack.
+    /// Returns what is known of the stack that holds `in_use`. If all pages between `in_use` and `self.stack` are
+    /// readable, both are the same stack.
     #[cold]
     fn stack_with(&self, in_use: u64) -> Range {
         let page = Range::page_of(in_use);
@@ -172,8 +173,8 @@ impl Proof {
         true
     }
 
-    /// Returns true if `at` is above the word that was read last, and everything between them is readable. Then they
-    /// are on the same stack.
+    /// Returns true if `at` is not below the pages that this walk has asked about, and everything from them up to `at`
+    /// is readable. Then `at` is on the same stack as the word that was read last.
     pub fn reaches(&mut self, at: u64) -> bool {
         if at < self.walk.low || at & 7 != 0 {
             return false;
@@ -312,7 +313,7 @@ mod tests {
         proof.start(pages.word(1, 5), false);
         assert_eq!(proof.read(pages.word(4, 7)), Some(0), "from a deeper call");
         assert_eq!(proof.stack(), Range { low: pages.word(1, 0), high: pages.word(5, 0) });
-        // On a stack of its own making the upper end is somewhere else.
+        // If the program made the stack itself, `top` is not the upper end of this stack.
         for top in [pages.word(6, 5), pages.word(1, 0), 0] {
             let mut proof = Proof::default();
             proof.prepare(pages.word(3, 5), top);

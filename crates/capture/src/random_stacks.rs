@@ -2,8 +2,8 @@
 //!
 //! Each program calls, returns, jumps, throws, and switches between stacks that it maps, unmaps and uses again.
 //! Meanwhile a library is replaced by another one. At random moments the stack is taken twice: through the memo, as a
-//! hook does it, and by a walk without a memo. Both must find the same frames, and these must include the calls that
-//! the program has made.
+//! hook does it, and by a walk without a memo. Both must find the same frames. Unless the stack is so deep that it is
+//! cut, these must include the calls that the program has made.
 //!
 //! The programs run in a forked child. If one reads unmapped memory, only the child is killed, and the test prints the
 //! seed.

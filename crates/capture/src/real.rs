@@ -62,7 +62,8 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) -> bool {
     complete
 }
 
-/// Returns a function for a hook that this libc does not have. No program can call it, but the table needs an entry.
+/// Returns a function for a hook that this libc does not have. Programs for this libc do not call it, but the table
+/// needs an entry.
 fn substitute(hook: usize) -> *mut () {
     extern "C" fn free(block: usize, _: usize, _: usize) -> usize {
         function(Hook::FREE)(block, 0, 0)
@@ -74,6 +75,8 @@ fn substitute(hook: usize) -> *mut () {
     function as *mut ()
 }
 
+/// Finds a symbol in the modules after `ourselves` in the loader's list. Copies of this library are skipped.
+///
 /// # Safety
 /// As `resolve`: `first` is the loader's list, or null, and the list is stable meanwhile.
 pub unsafe fn find_behind(first: *const LinkMap, ourselves: u64, name: &[u8]) -> Option<u64> {
@@ -102,7 +105,7 @@ pub(crate) fn is_a_copy(symbols: &Symbols) -> bool {
 }
 
 /// Returns true if another copy of this library precedes this one in the loader's list. The program is bound to that
-/// copy, so it records, whichever starts first.
+/// copy. So that copy records, whichever of the two starts first.
 ///
 /// # Safety
 /// As `resolve`: `first` is the loader's list, or null, and the list is stable meanwhile.

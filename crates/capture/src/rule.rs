@@ -77,7 +77,7 @@ impl Rule {
         self.0 >> SLOT_SHIFT
     }
 
-    /// The rule for code without CFI, from its epilogue.
+    /// Returns the rule for code without CFI, from its epilogue.
     pub fn by_code(epilogue: &Epilogue) -> Rule {
         let Epilogue::Sized { cfa, saved } = epilogue else { return Rule::FRAME_POINTER };
         let slot = saved.get(reg::RBP).map_or(0, |at| (cfa - at) >> 3);
@@ -87,7 +87,7 @@ impl Rule {
         Rule(KIND_SIMPLE | GUESS | ((cfa >> 3) as u32) << CFA_SHIFT | (slot as u32) << SLOT_SHIFT)
     }
 
-    /// The rule for a row of CFI.
+    /// Returns the rule for a row of CFI.
     pub fn compile(row: &Row) -> Rule {
         if matches!(row.how[reg::RA], How::Undefined | How::Unset) && row.cfa_register != Row::EXPRESSION {
             return Rule::END;

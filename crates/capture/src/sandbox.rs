@@ -17,7 +17,7 @@ pub const PR_SET_TSC: u32 = 26;
 /// Numbers of system calls.
 pub const SYS_PRCTL: u32 = 157;
 pub const SYS_SECCOMP: u32 = 317;
-/// Arguments of them.
+/// Arguments of these options and system calls.
 const SECCOMP_MODE_STRICT: u64 = 1;
 const SECCOMP_MODE_FILTER: u64 = 2;
 const SECCOMP_SET_MODE_STRICT: u64 = 0;
@@ -109,7 +109,8 @@ fn announce(forbidden: Option<Forbidden>) -> u32 {
 /// How many threads are about to make system calls while their guard is not up.
 static CALLING: AtomicU32 = AtomicU32::new(0);
 
-/// Held by such a thread. It must be taken before the thread asks `may_call`.
+/// A thread holds this while it may make system calls and its guard is not up. It must be taken before the thread asks
+/// `may_call`.
 pub struct Calling(());
 
 impl Calling {
@@ -125,9 +126,9 @@ impl Drop for Calling {
     }
 }
 
-/// Waits for every hook of another thread that may have asked `may_call` before it was forbidden. A hook sleeps for at
-/// most 100 ms, and is woken here. If a jump has left a hook, its guard is still up, and this function waits until its
-/// deadline.
+/// Waits for every hook of another thread that may have asked `may_call` before system calls were forbidden. A hook
+/// sleeps for at most 100 ms, and is woken here. If a jump has left a hook, its guard is still up, and this function
+/// waits until its deadline.
 fn let_hooks_finish(core: &Core) {
     const MOST_MS: u64 = 250;
     let deadline = sys::now_ms() + MOST_MS;
@@ -169,17 +170,20 @@ fn let_hooks_finish(core: &Core) {
     wait_while(&|| CALLING.load(Ordering::SeqCst) != 0);
 }
 
-/// The shim of `prctl` calls this for the options above, and if the real function is not known yet.
+/// The shim of `prctl` calls this for the options `PR_SET_SECCOMP` and `PR_SET_TSC`, and if the real function is not
+/// known yet.
 pub extern "C" fn before_prctl(option: u32, argument: u64) -> u32 {
     announce(by_prctl(option, argument))
 }
 
-/// The shim of `syscall` calls this for the numbers above, and if the real function is not known yet.
+/// The shim of `syscall` calls this for the numbers `SYS_SECCOMP` and `SYS_PRCTL`, and if the real function is not
+/// known yet.
 pub extern "C" fn before_syscall(number: u32, first: u64, second: u64) -> u32 {
     announce(by_syscall(number, first, second))
 }
 
-/// Called when the announced call has returned. If it failed, nothing is forbidden.
+/// Called when the announced call has returned. If it failed, it has forbidden nothing, so the announcement is taken
+/// back.
 pub extern "C" fn returned(expected: u32, result: i32) {
     let has_failed = if expected == SUCCEEDS_WITH_ZERO { result != 0 } else { result == -1 };
     if has_failed {

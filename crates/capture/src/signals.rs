@@ -13,8 +13,8 @@ const SIGNALS: [(i32, Request); Request::COUNT] = [(10, Request::BySize), (12, R
 /// The signals that this process inherited as ignored and that we handle: one bit each, in the order of `SIGNALS`.
 static INHERITED_AS_IGNORED: AtomicU32 = AtomicU32::new(0);
 
-/// Installs the handler, unless the program has one. In a forked child (`is_forked`) an ignored signal is one that the
-/// program itself ignores.
+/// Installs the handler, unless the program has one. In a forked child (`is_forked`) an ignored signal stays ignored,
+/// because the program itself ignores it.
 pub fn watch(is_forked: bool) {
     for (bit, (signal, _)) in SIGNALS.into_iter().enumerate() {
         let disposition = sys::disposition(signal);

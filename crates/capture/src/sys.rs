@@ -65,7 +65,7 @@ pub unsafe fn unmap(at: *mut u8, len: usize) {
     unsafe { call(11, at as usize, len, 0, 0, 0, 0) };
 }
 
-/// Makes the page read as zero in a forked child.
+/// Makes the page read as zero in a forked child. Returns false if the kernel refuses.
 pub fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
     // SAFETY: only `assemble` calls this, with the page for the gate that `map_private` has just mapped. The advice
     // changes what a forked child reads there, and nothing in this process.
@@ -115,7 +115,7 @@ pub fn gettid() -> u32 {
     unsafe { call(186, 0, 0, 0, 0, 0, 0) as u32 }
 }
 
-/// Sends SIGSTOP to a thread of this process.
+/// Sends SIGSTOP to a thread of this process, which stops the whole process.
 pub fn stop_thread(pid: u32, tid: u32) {
     // SAFETY: tgkill has no address among its arguments. SIGSTOP stops the process and changes none of its memory.
     unsafe { call(234, pid as usize, tid as usize, 19, 0, 0, 0) };
@@ -273,7 +273,7 @@ pub fn now_ms() -> u64 {
 ///
 /// The kernel reads them and returns EFAULT if it cannot: rt_sigprocmask first copies its new mask, and then refuses
 /// the invalid `how`, so nothing changes. Address 0 would mean that there is no new mask, so the lowest page is
-/// excluded; nothing is ever mapped there.
+/// excluded; normally nothing is mapped there.
 pub fn is_readable(address: usize) -> bool {
     // SAFETY: the call has no effect, because `how` is invalid. The kernel checks the address itself.
     address >= LOWEST && unsafe { call(14, usize::MAX, address, 0, 8, 0, 0) != EFAULT }

@@ -10,8 +10,8 @@
 //!   there is no CFI, the rule comes from the code after the return address, or the frame pointer is followed. A rule
 //!   that comes from code is valid only while that code is unchanged, so each use reads the code again, also a
 //!   comparison by the memo.
-//! - **With all registers** (`registers.rs`): for the few rules that need other registers. It starts again at the leaf,
-//!   and its frames are not remembered.
+//! - **With all registers** (`registers.rs`): for the few rules that need other registers. Such a step starts again at
+//!   the leaf. The frames from the leaf up to there are not remembered.
 //! - **To the root** (`root.rs`): if a stack is too deep to be kept, only its innermost and outermost frames are kept.
 mod checked;
 mod registers;
@@ -122,7 +122,7 @@ pub struct Found {
     /// The number of frames from the cut to the root. The last `ROOT_FRAMES` of them are kept. 0 = the stack is not
     /// cut.
     root: usize,
-    /// The stack is cut, and its root was not reached because a step was not possible.
+    /// The stack is cut, and its root was not reached (see `Walk::root`).
     is_rootless: bool,
     /// The known stack that the caller of the last frame belongs to. 0 = none.
     pub tail: StackId,

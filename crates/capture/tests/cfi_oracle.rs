@@ -1,4 +1,5 @@
-//! Compares every row of call frame information in real programs with gimli's.
+//! Compares every row of call frame information in real programs with gimli's, at the first and at the last address of
+//! the row.
 //!
 //! The files are laid out in memory as by the loader, so the code under test reads memory exactly as in a target.
 #![allow(clippy::expect_used)]
@@ -43,7 +44,8 @@ fn scratch() -> Box<Scratch> {
     unsafe { Box::<Scratch>::new_zeroed().assume_init() }
 }
 
-/// A row of ours as text in gimli's terms. Expressions are compared by their addresses only.
+/// Returns our rule for a register as text, in the same words as `oracle`. Of an expression only the kind of rule is
+/// compared.
 fn describe(row: &Row, number: usize) -> String {
     match row.how[number] {
         How::Unset => "unset".into(),

@@ -137,8 +137,8 @@ pub(super) fn enter(core: &Core, cfa: u64) -> Option<Entered> {
     Some(Entered { local, nested: false })
 }
 
-/// Enters a hook that found the guard raised: either the other hook is still at work and was interrupted, or a jump has
-/// left it.
+/// Enters a hook that found the guard raised: either the other hook of this thread is still at work, or a jump has left
+/// it.
 #[cold]
 fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
     let mut main = Entered { local, nested: false };

@@ -38,8 +38,8 @@ impl Memo {
         };
     }
 
-    /// Compares the walk that was last found or remembered in its set. If it starts at `place` and still holds, returns
-    /// its number and how many jumps the comparison took.
+    /// Compares the walk that was last found or remembered in the set of `place`. If that walk starts at `place` and
+    /// still holds, returns its number and how many jumps the comparison took.
     ///
     /// # Safety
     /// What `find` asks for, about `place`.
@@ -77,7 +77,7 @@ impl Memo {
         unsafe { self.find_from(0, place, deepest, Miss::NO_WALK) }
     }
 
-    /// As `find`, but without the walk that `find_youngest` has compared. `miss` is what it returned.
+    /// As `find`, but skips the walk that `find_youngest` has compared. `miss` is what `find_youngest` returned.
     ///
     /// # Safety
     /// What `find` asks for, about `place`.

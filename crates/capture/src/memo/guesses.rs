@@ -14,9 +14,9 @@ impl Memo {
         cfa.wrapping_sub(self.guesses_low) >= self.guesses_len
     }
 
-    /// Called before the first walk with guessed frames is remembered, and after the stack pointer has left the pages
-    /// of such walks. `stack` is the memory around the stack pointer that is known to be readable. If it does not
-    /// contain the old pages, it is another stack, and everything is forgotten.
+    /// Called before a walk with guessed frames is remembered, and after the stack pointer has left the pages of such
+    /// walks. `stack` is the memory around the stack pointer that is known to be readable. If walks with guessed frames
+    /// are remembered and `stack` does not contain their pages, it is another stack, and everything is forgotten.
     pub fn move_guesses(&mut self, stack: Range) {
         let now = Range { low: self.guesses_low, high: self.guesses_low.saturating_add(self.guesses_len) };
         let has_none = self.guesses_len == u64::MAX;
@@ -27,7 +27,8 @@ impl Memo {
         (self.guesses_low, self.guesses_len) = (stack.low, stack.high - stack.low);
     }
 
-    /// Returns the highest CFA of a remembered walk.
+    /// Returns the CFA of the outermost frame of the remembered walk that begins at node `number`, which is its highest
+    /// CFA.
     pub fn top(&self, number: StackId) -> u64 {
         let mut top = 0;
         let mut at = number;

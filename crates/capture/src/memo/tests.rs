@@ -121,7 +121,7 @@ fn an_older_walk_takes_over_at_any_distance_until_it_is_forgotten() {
     }
 }
 
-/// The words at odd indices are return addresses. The word before each is the rbp that the caller of its frame had.
+/// The words at odd indices are return addresses. The word before each is the rbp in the frame of that return address.
 #[test]
 fn a_frame_pointer_that_changed_is_noticed() {
     let mut words = stack(&[0x71, 0x1001, 0x72, 0x1002, 0x73, 0x1003]);
@@ -158,7 +158,7 @@ fn a_frame_pointer_that_changed_is_noticed() {
     std::mem::forget(memo);
 }
 
-/// No code makes such links. If a bug did, a thread must not follow them for ever.
+/// No code makes links that form a circle. If a bug did, a thread must not follow them for ever.
 #[test]
 fn a_circle_of_links_is_noticed() {
     let mut memo = memo();

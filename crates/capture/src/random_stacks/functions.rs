@@ -1,5 +1,4 @@
-//! Functions with every kind of frame that the walk knows, each of which calls `step`, and other code that must be
-//! assembly.
+//! Functions with different kinds of frames, each of which calls `step`, and other code that must be assembly.
 #![allow(improper_ctypes, reason = "the assembly only passes the program on")]
 use super::program::{Program, amount, sample, step};
 use std::arch::global_asm;

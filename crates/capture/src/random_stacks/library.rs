@@ -1,5 +1,5 @@
-//! A library that is unloaded and replaced by another one at the same addresses, with the same functions, but other
-//! frame sizes and another name.
+//! A library that is unloaded and replaced by another one at the same addresses, with the same functions. The other one
+//! has other frame sizes, and another bias, so that its frames have other keys.
 use super::functions::Function;
 use super::program::{Program, step};
 use crate::core::Core;
@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 
 const PAGE: usize = 4096;
-/// The offsets of its parts. The code is at 0.
+/// The offsets of the library's parts. The code is at 0.
 const EH_FRAME_HDR: usize = 1024;
 const EH_FRAME: usize = 2048;
 const LENGTH: usize = PAGE;
@@ -20,7 +20,7 @@ const RETURN: usize = 19;
 
 pub struct Library {
     base: *mut u8,
-    /// Its number in the table of modules.
+    /// Its index in the table of modules.
     instance: Option<usize>,
     bias: u64,
 }
@@ -72,8 +72,8 @@ impl Library {
         (0..FUNCTIONS).map(function).collect()
     }
 
-    /// Replaces the library by another one, with the notification that the loader would make. No thread has a frame of
-    /// it.
+    /// Replaces the library by another one, and tells the core that modules may be gone, as the exported `dlclose`
+    /// does. The caller has checked that no stack has a frame of the library.
     pub fn replace(&mut self, core: &Core, frame: u32) {
         self.write(frame);
         self.bias -= PAGE as u64;

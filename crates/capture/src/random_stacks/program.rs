@@ -55,7 +55,7 @@ pub struct Program {
     failure: Option<String>,
 }
 
-/// Runs the program of a seed. The error says where the two walks differ.
+/// Runs the program of a seed. The error says how the two walks differ, or which call they did not find.
 pub fn run(seed: u64) -> Result<Seen, String> {
     let mut random = Random::new(seed);
     let mut library = Library::new();
@@ -350,7 +350,7 @@ impl Program {
         Some(self.stacks.coroutines[0].stack_pointer)
     }
 
-    /// Drops a suspended coroutine. Its memory may stay.
+    /// Ends a random coroutine that is neither the first nor the running one. Its memory is unmapped, or stays.
     fn end_some_coroutine(&mut self) {
         let index = self.random.below(self.stacks.coroutines.len() as u64) as usize;
         let is_mapped = self.stacks.coroutines[index].state != State::Unmapped;

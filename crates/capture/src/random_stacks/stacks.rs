@@ -14,7 +14,7 @@ const SPARE: usize = 8;
 pub enum State {
     /// Its memory is not mapped.
     Unmapped,
-    /// Nothing runs on it. Its memory still holds the words of an earlier coroutine.
+    /// Nothing runs on it. Its memory may still hold the words of an earlier coroutine.
     Idle,
     Running,
     Suspended,

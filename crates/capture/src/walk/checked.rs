@@ -28,8 +28,9 @@ pub unsafe fn check_stack(core: &Core, local: *mut Local, context: &Context, num
 }
 
 impl Walk<'_> {
-    /// Also returns true if the two cannot be compared, because the new walk does not reach the root or has guessed
-    /// frames, or because a module was loaded or unloaded meanwhile.
+    /// Returns true if a new walk finds the frames that the memo has (see `check_stack`). Also returns true if the two
+    /// cannot be compared, because the new walk does not reach the root or has guessed frames, or because a module was
+    /// loaded or unloaded meanwhile.
     #[inline(never)]
     fn agrees_with(&mut self, context: &Context, memo: &Memo, number: StackId, skip: usize) -> bool {
         let generation = self.core.modules().generation();

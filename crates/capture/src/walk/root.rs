@@ -35,7 +35,7 @@ impl Root {
 
 impl Walk<'_> {
     /// Stores the outermost frames in the scratch memory. Returns the number of frames from the cut to the root, and
-    /// whether the root was missed because a step was not possible.
+    /// true if the root was not reached: a step was not possible, needs all registers, or `MAX_STEPS` were made.
     #[cold]
     #[inline(never)]
     pub(super) fn root(&mut self, count: usize) -> (usize, bool) {

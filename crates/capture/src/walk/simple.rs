@@ -36,7 +36,8 @@ impl Walk<'_> {
         if rule.is_guess() {
             self.core.note_guess();
         }
-        // If the loader cannot be watched, a module may be replaced unnoticed, so its rules are not cached.
+        // If the loader cannot be watched, a module that was loaded after the start may be replaced unnoticed. So its
+        // rules are not cached, nor those of code without a module.
         let instance = self.scratch.module.as_ref().map_or(u16::MAX, |module| module.instance);
         if !dl_find_object::may_go(instance) {
             self.core.rules().put(inside(pc).wrapping_add(1), rule);
@@ -44,7 +45,7 @@ impl Walk<'_> {
         rule
     }
 
-    /// The rule of a frame without CFI. `seen`: its code was read before.
+    /// Returns the rule of a frame without CFI. `seen`: the code at `pc` was read before.
     #[inline(never)]
     fn by_code(&mut self, pc: u64, seen: bool) -> Rule {
         self.epilogue(pc, seen).map_or(Rule::FRAME_POINTER, |found| Rule::by_code(&found))
@@ -76,8 +77,8 @@ impl Walk<'_> {
         start
     }
 
-    /// Makes one step from a frame in the scratch memory and stores the caller after it. Returns false if there is
-    /// none.
+    /// Makes one step from a frame in the scratch memory and stores the caller after it. Returns false if the step is
+    /// not possible.
     #[inline(always)]
     pub(super) fn step_at(&mut self, at: usize) -> bool {
         let frame = *self.frame(at);
