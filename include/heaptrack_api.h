@@ -29,7 +29,8 @@
  * Define before the first #include, if you like:
  *
  *     HEAPTRACK_API_DLSYM                 look up the functions of KDE's heaptrack with dlsym (needs libdl before glibc
- *                                         2.34). Without it, weak references are used, which an executable cannot have
+ *                                         2.34). Without it, weak references are used, which the linker may resolve to
+ *                                         null in an executable
  *     HEAPTRACK_DEFINE_VALGRIND_MACROS    code that reports its pools to valgrind reports them to heaptrack as well:
  *                                         defines VALGRIND_MEMPOOL_ALLOC and related macros, unless they are defined
  *

@@ -1,6 +1,6 @@
 //! The exported functions for programs, with the names and the meaning of those in KDE's library. See `capture::api`.
 //!
-//! This library has a table of its own, as every module that was built with our header. A program may be linked to a
+//! This library has a table of its own, like every module that was built with our header. A program may be linked to a
 //! copy of this library, and be launched with another copy or be attached to. Then its own copy does not record. It
 //! passes its calls on through its table, which the copy that records has filled.
 use capture::api;
@@ -50,7 +50,7 @@ macro_rules! exported {
 exported!(heaptrack_malloc, api::alloc, 0);
 exported!(heaptrack_free, api::free, 1);
 exported!(heaptrack_realloc, api::realloc, 2);
-// The same function, but its arguments are integers instead of pointers.
+// In KDE's library, the same function as `heaptrack_realloc`, but with integers instead of pointers as arguments.
 exported!(heaptrack_realloc2, api::realloc, 2);
 exported!(heaptrack_pause, api::pause, 4);
 exported!(heaptrack_resume, api::resume, 5);
@@ -70,8 +70,9 @@ extern "C" fn stop() {
     }
 }
 
-/// Does not start a recording: heaptrack does that, and names the file. The callback for "after" takes an object of
-/// KDE's library, which does not exist here, so it is not called.
+/// Does not start a recording: heaptrack does that, and names the file. If this process is recorded, calls `before` and
+/// stores `at_stop` for `stop`. The callback for "after" takes an object of KDE's library, which does not exist here,
+/// so it is not called.
 #[unsafe(no_mangle)]
 extern "C" fn heaptrack_init(_name: *const u8, before: Callback, _after: usize, at_stop: Callback) {
     CORE.start();

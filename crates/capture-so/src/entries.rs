@@ -1,4 +1,5 @@
-//! The shims of patched functions, in a process that runs already. Slots lead here, see `capture::entry`.
+//! The shims of patched functions, in a process that runs already. The patched code leads here through *slots*, which
+//! are small pieces of code near each function, see `capture::entry`.
 //!
 //! A slot has pushed the address of its [`Entry`] below the return address. That is the word in which a [`Context`]
 //! keeps rbp. An allocating shim takes the address out of it and then completes the context as
@@ -136,7 +137,8 @@ unsafe extern "C" fn malloc_entry() {
     )
 }
 
-/// Runs `$body`, which returns the next part in rax, runs all next parts, and returns the result.
+/// Defines a shim that makes a context, runs `$body`, which returns the next part in rax, runs all next parts, runs
+/// `$end`, and returns the result.
 macro_rules! careful {
     ($name:ident, [$($body:tt)*], [$($end:tt)*], $($operands:tt)*) => {
         /// # Safety
@@ -163,7 +165,8 @@ macro_rules! careful {
     };
 }
 
-/// Calls `before`, then the function by `$call`, which has its arguments in the context, and then `$after`.
+/// Defines a shim that calls `before`, then `$call`, which loads the arguments from the context and calls the function,
+/// and then `$after`.
 macro_rules! calling {
     ($name:ident, [$($call:tt)*], [$($end:tt)*], $after:ident, $($operands:tt)*) => {
         careful!(

@@ -46,7 +46,7 @@ unsafe extern "C" fn posix_spawnp(a: usize, b: usize, c: usize, d: usize, e: usi
     unsafe { spawn(Spawn::Search, [a, b, c, d, e, f]) }
 }
 
-/// Returns the environment of an execle, which follows the null of its argument list.
+/// Returns the environment of an execle, which follows the null at the end of its argument list.
 ///
 /// # Safety
 /// `list` is the list of arguments of an execle: strings, a null, and then the environment.
@@ -62,22 +62,26 @@ unsafe fn behind_null(mut list: Strings) -> Strings {
 }
 
 unsafe extern "C" fn listed(path: usize, argv: Strings) -> i32 {
-    // SAFETY: only `listed` calls this: with the program's own arguments, the list as an array that ends with a null.
+    // SAFETY: only a shim of the macro `listed!` calls this, with the program's own arguments. It passes the list as an
+    // array that ends with a null.
     unsafe { run(Flavour::Path, path, argv, None) }
 }
 
 unsafe extern "C" fn listed_search(file: usize, argv: Strings) -> i32 {
-    // SAFETY: only `listed` calls this: with the program's own arguments, the list as an array that ends with a null.
+    // SAFETY: only a shim of the macro `listed!` calls this, with the program's own arguments. It passes the list as an
+    // array that ends with a null.
     unsafe { run(Flavour::Search, file, argv, None) }
 }
 
 unsafe extern "C" fn listed_environment(path: usize, argv: Strings) -> i32 {
-    // SAFETY: only `listed` calls this: with the program's own arguments, the list as an array that ends with a null.
+    // SAFETY: only a shim of the macro `listed!` calls this, with the program's own arguments. It passes the list as an
+    // array that ends with a null.
     unsafe { run(Flavour::Path, path, argv, Some(behind_null(argv))) }
 }
 
-/// The functions with a variable number of arguments. Five of the list are in registers, the others on the stack just
-/// above the return address. The shim pushes the five over the return address, which makes one array of all.
+/// Defines a function with a variable number of arguments. Five arguments of the list are in registers, the others on
+/// the stack just above the return address. The shim takes the return address off the stack and pushes the five there,
+/// which makes one array of all.
 macro_rules! listed {
     ($name:ident, $then:ident) => {
         capture::shim! {

@@ -60,7 +60,8 @@ extern "C" fn after_free(call: &mut Call) -> Next {
     families::after_free(call)
 }
 
-/// The result of a resize. Null means that the block was freed if the size is zero, otherwise that the resize failed.
+/// Returns what became of a resize. If the function returned null, the block was freed if the size is zero; otherwise
+/// the resize failed. `size` is `None` if the product overflowed, so that the resize must have failed.
 fn moved(call: &Call, size: Option<u64>) -> Resized {
     match (call.context.result, size) {
         (0, Some(0)) => Resized::Freed,
@@ -105,7 +106,8 @@ extern "C" fn personality(_version: i32, actions: i32, _class: u64, _exception: 
     CONTINUE_UNWIND
 }
 
-/// Makes a [`Call`], which contains a [`capture::context::Context`].
+/// Defines a shim that makes a [`Call`], which contains a [`capture::context::Context`], and calls `$before`, the
+/// allocator's function and `$after`.
 macro_rules! guarded {
     ($upper:ident, $name:ident, $before:ident, $after:ident) => {
         #[unsafe(naked)]
@@ -219,7 +221,7 @@ macro_rules! shims {
             }
         )*
 
-        /// In the order of `FamilyHook`.
+        /// All shims, in the order of `FamilyHook`.
         #[unsafe(no_mangle)]
         #[used]
         static heaptrack_family_shims: [extern "C" fn(); FAMILY_COUNT] = [$($upper::SHIM),*];

@@ -1,11 +1,12 @@
-//! The exported `prctl` and `syscall`. They check the first argument, then jump to libc's function. See
-//! `capture::sandbox`.
+//! The exported `prctl` and `syscall`. They check the first argument, then jump to libc's function, or call it if its
+//! result matters. See `capture::sandbox`.
 use capture::sandbox::{
     PR_SET_SECCOMP, PR_SET_TSC, PRCTL, SYS_PRCTL, SYS_SECCOMP, SYSCALL, before_prctl, before_syscall, returned,
 };
 use capture::{pop_registers, push_registers};
 
-/// Passes the word at rsp, which `before` returned, and the result of libc's function to `returned`. Keeps the result.
+/// Passes the word at rsp, which `before` returned, and the result of libc's function to `returned`. Keeps the result
+/// in rax.
 macro_rules! check_result {
     () => {
         "mov rdi, [rsp]

@@ -18,7 +18,8 @@ extern "C" fn after_size1(context: &mut Context) -> Next {
     events::allocated(context, context.result, context.arguments[1])
 }
 
-/// The size of a calloc. If the product overflowed, the real function would have failed.
+/// Returns the size of a calloc. If the product overflows, the real function has returned null, and the size is not
+/// used.
 pub fn product(context: &Context) -> u64 {
     context.arguments[0].wrapping_mul(context.arguments[1])
 }
@@ -69,7 +70,7 @@ extern "C" fn before_allocation(context: &Context) {
     events::allocating(context);
 }
 
-/// Makes a `Context`, runs `$body` and all next parts, and returns the result.
+/// Defines a shim that makes a `Context`, runs `$body` and all next parts, and returns the result.
 macro_rules! with_context {
     ($name:ident, [$($body:tt)*], $($operands:tt)*) => {
         context_shim! {

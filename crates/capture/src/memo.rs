@@ -28,8 +28,8 @@
 //! NEEDS (in the table of sets): a step nearer to the root uses this frame's rbp.
 //! ```
 //!
-//! Node numbers only grow, until they start again at 1 near the end of 32 bits. Number `n` has the index `n &
-//! node_mask`. A node is alive until its place may be used again, or until everything is forgotten. To forget
+//! Node numbers only grow, until they start again at 1 near the end of 32 bits. The index of a number's node is the
+//! number `& node_mask`. A node is alive until its place may be used again, or until everything is forgotten. To forget
 //! everything, a few stores are enough.
 mod checked;
 mod find;

@@ -2,7 +2,8 @@
 use crate::{report_alloc, report_free, report_moving};
 use core::alloc::{GlobalAlloc, Layout};
 
-/// Wraps an allocator that does not use malloc. One that uses malloc is recorded already, and would be counted twice.
+/// Wraps an allocator that does not use malloc. The blocks of an allocator that uses malloc are recorded already, and
+/// would be counted twice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reported<A>(pub A);
 

@@ -13,7 +13,8 @@
 //! launches the program or attaches to it. The table has the same name and layout as in `heaptrack_api.h`, so a program
 //! with C and Rust parts has only one.
 //!
-//! [`Reported`] wraps a whole global allocator:
+//! [`Reported`] wraps a whole global allocator. `System` stands for an allocator of your own here. Do not wrap `System`
+//! itself: it uses malloc, whose blocks are recorded anyway, so they would be counted twice.
 //!
 //! ```
 //! #[global_allocator]
@@ -37,7 +38,7 @@ pub fn report_alloc(ptr: *const u8, size: usize) {
     }
 }
 
-/// Reports that a block was freed, or is about to be.
+/// Reports that a block was freed or is about to be freed.
 #[inline(always)]
 pub fn report_free(ptr: *const u8) {
     if let Some(free) = entries().free() {
@@ -79,7 +80,7 @@ pub fn resume() {
     }
 }
 
-/// Ends the recording for good.
+/// Ends the recording of this process for good.
 #[inline(always)]
 pub fn stop() {
     if let Some(stop) = entries().stop() {
@@ -87,7 +88,8 @@ pub fn stop() {
     }
 }
 
-/// Returns true if the program is or was recorded. For allocators whose reports take effort to prepare.
+/// Returns true while the program is recorded. May also return true after the recording has ended. For allocators whose
+/// reports take effort to prepare.
 #[inline(always)]
 pub fn is_listening() -> bool {
     entries().alloc().is_some()

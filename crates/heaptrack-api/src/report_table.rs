@@ -6,7 +6,7 @@ type Free = extern "C" fn(*const u8);
 type Realloc = extern "C" fn(*const u8, usize, *const u8);
 type Plain = extern "C" fn();
 
-/// As in `heaptrack_api.h`.
+/// The table of function pointers that a program calls for its reports. Its layout is that in `heaptrack_api.h`.
 ///
 /// ```text
 /// | alloc | free | realloc | moving | pause | resume | stop |      8 bytes each, 0 = not recorded
