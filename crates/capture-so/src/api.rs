@@ -1,4 +1,5 @@
-//! The exported functions for programs, with the names and the meaning of those in KDE's library. See `capture::api`.
+//! The exported functions for programs, with the names of those in KDE's library. They do the same as far as that is
+//! possible here. See `capture::api`.
 //!
 //! This library has a table of its own, like every module that was built with our header. A program may be linked to a
 //! copy of this library, and be launched with another copy or be attached to. Then its own copy does not record. It
@@ -96,7 +97,7 @@ extern "C" fn heaptrack_invalidate_module_cache() {
     CORE.forget_modules();
 }
 
-/// The callback prints to the program's own stderr.
+/// Calls the callback with libc's `stderr`, if this process is recorded.
 #[unsafe(no_mangle)]
 extern "C" fn heaptrack_warning(callback: Option<extern "C" fn(*mut u8)>) {
     if let (Some(callback), Some(stream)) = (callback, CORE.standard_error()) {

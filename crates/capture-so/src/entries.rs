@@ -89,7 +89,7 @@ extern "C" fn before_careful_free(address: u64, cfa: u64, entry: &Entry) {
     attached::freeing_carefully(address, cfa, entry);
 }
 
-/// Makes the context. From here on, rbx holds the entry.
+/// Makes the context. From here on, rbx holds the address of the entry.
 macro_rules! save {
     () => {
         concat!(
@@ -102,7 +102,7 @@ macro_rules! save {
 }
 
 /// Saves the caller-saved registers below the context. By the ABI a function may change them, but a caller that was
-/// compiled together with this function may rely on them.
+/// compiled together with the patched function may rely on their values.
 macro_rules! save_more {
     () => {
         concat!("sub rsp, 64\n", store_registers!(0 rcx, 8 rdx, 16 rsi, 24 rdi, 32 r8, 40 r9, 48 r10, 56 r11))
@@ -115,7 +115,7 @@ macro_rules! restore_more {
     };
 }
 
-/// glibc's malloc.
+/// The shim of glibc's malloc.
 ///
 /// # Safety
 /// Slots alone lead here (see this file's head).

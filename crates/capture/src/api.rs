@@ -35,7 +35,7 @@ pub const NAMES: &[&str] = &[
     "heaptrack_inject",
 ];
 
-/// Saves registers and arguments as a `Context`, as the hooks do, and records.
+/// Defines a function that saves registers and arguments as a `Context`, as the hooks do, and records.
 macro_rules! reporting {
     ($name:ident, $record:ident) => {
         crate::context_shim! {
@@ -84,7 +84,8 @@ pub struct Located {
 }
 
 impl Located {
-    /// Returns the table that a note locates. `at` is the address of the note's content in its process.
+    /// Returns the table that a note locates, or `None` if the note is not ours or the table is not aligned. `at` is
+    /// the address of the note's content in its process.
     pub fn by(name: &[u8], kind: u32, content: &[u8], at: u64) -> Option<Located> {
         if name != NOTE_NAME || kind != NOTE_KIND {
             return None;

@@ -21,7 +21,8 @@ macro_rules! pop_registers {
     ($($register:ident),*) => { concat!($("pop ", stringify!($register), "\n"),*) };
 }
 
-/// Stores registers above rsp, each after its distance: `store_registers!(8 rdi, 16 rsi)`.
+/// Stores registers above rsp. The number before a register is its distance from rsp: `store_registers!(8 rdi, 16
+/// rsi)`.
 #[macro_export]
 macro_rules! store_registers {
     ($($distance:literal $register:ident),*) => {

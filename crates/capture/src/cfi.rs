@@ -167,7 +167,7 @@ impl Bytes {
         }
     }
 
-    /// Reads the number of an encoded pointer, without what it is relative to.
+    /// Reads the number of an encoded pointer, and adds nothing to it, even if the encoding is relative.
     fn plain(&mut self, encoding: u8) -> Option<u64> {
         Some(match encoding & 0x0f {
             0x00 | 0x04 | 0x0c => self.u64()?,

@@ -2,8 +2,8 @@
 use crate::cfi::reg;
 use crate::resume_state::ResumeState;
 
-/// The shims (`assembly.rs`, and `capture-so/src/entries.rs`) write this structure in assembly. The picture has its
-/// fields from the lowest address to the highest.
+/// The shims (`assembly.rs`, and `entries.rs` and `family_shims.rs` in `capture-so`) write this structure in assembly.
+/// The picture has its fields from the lowest address to the highest.
 ///
 /// ```text
 /// rsp ->  result | argument 0..2 | resume state | r15 r14 r13 r12 rbx rbp | return address | <- CFA
@@ -26,13 +26,13 @@ impl Context {
     /// How many bytes a shim reserves below the return address.
     pub const SAVED: usize = size_of::<Context>() - 8;
 
-    /// The caller's stack pointer once the hook has returned.
+    /// Returns the CFA: the caller's stack pointer once the hook has returned.
     #[inline(always)]
     pub fn cfa(&self) -> u64 {
         self as *const Context as u64 + size_of::<Context>() as u64
     }
 
-    /// The registers of the caller, as far as they are known.
+    /// Copies the registers of the caller, as far as they are known. The others become 0.
     pub fn copy_registers(&self, into: &mut [u64; reg::COUNT]) {
         *into = [0; reg::COUNT];
         into[reg::RBX] = self.rbx;

@@ -34,12 +34,13 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// The bits of the gate. Its page reads as zero in a forked child.
+/// A bit of the gate: this process records. The page of the gate reads as zero in a forked child.
 pub const ACTIVE: u32 = 1;
-/// For tests: allocations are counted, and the process stops itself (SIGSTOP) after those in `Core::stops`.
+/// A bit of the gate, for tests: allocations are counted, and the process stops itself (SIGSTOP) after those in
+/// `Core::stops`.
 pub const COUNTING: u32 = 2;
-/// The program has paused recording. Frees are recorded nevertheless, because otherwise freed blocks would look like
-/// leaks.
+/// A bit of the gate: the program has paused recording. Frees are recorded nevertheless, because otherwise freed blocks
+/// would look like leaks.
 pub const PAUSED: u32 = 4;
 
 #[repr(u32)]
@@ -92,7 +93,7 @@ fn is_ours(geometry: &Geometry) -> bool {
     geometry.check().is_ok() && geometry.writer_memory() == WRITER_MEMORY
 }
 
-/// What is set once, before the gate opens.
+/// What is set before the gate opens, and does not change while it is open.
 #[repr(C)]
 struct Parts {
     region: Region<'static>,
@@ -246,7 +247,7 @@ impl Core {
         unsafe { (*self.parts.get()).assume_init_ref() }
     }
 
-    /// The parts, for code that may run with the gate shut.
+    /// Returns the parts if they are set, for code that may run with the gate shut.
     fn parts_if_any(&self) -> Option<&Parts> {
         if self.state.load(Ordering::Acquire) != State::Ready as u32 {
             return None;

@@ -1,10 +1,10 @@
 //! How modules are found if the loader cannot be watched, because neither /proc/self/mem nor mprotect lets the capture
 //! library write the jump of [`crate::loader`].
 //!
-//! Then nothing announces a new module. So for every frame the walk asks glibc's `_dl_find_object` (2.35 and later)
-//! whether the address is still in the same module. That function takes no lock and may be called from anywhere; the
-//! C++ runtime uses it to throw exceptions. Libraries that were loaded at the start are never unloaded, so the walk
-//! does not ask for them. Other libraries are unloaded only by `dlclose`. The capture library exports a `dlclose` of
+//! Then nothing announces a new module. So for each frame the walk asks glibc's `_dl_find_object` (2.35 and later)
+//! whether the address is still in the same module, unless the module was loaded at the start. That function takes no
+//! lock and may be called from anywhere; the C++ runtime uses it to throw exceptions. Libraries that were loaded at the
+//! start are never unloaded. Other libraries are unloaded only by `dlclose`. The capture library exports a `dlclose` of
 //! its own, which clears the stack memos and the cached rules, and then jumps to the real one.
 //!
 //! Must hold: no thread waits for a lock. If two threads meet a new module at the same time, one of them records its

@@ -44,7 +44,7 @@ impl Value {
         }
     }
 
-    /// Stores the target of a symbolic link. `path` is NUL-terminated.
+    /// Stores the target of a symbolic link. `path` is NUL-terminated. Returns false if it is no symbolic link.
     pub fn read_link(&mut self, path: &[u8]) -> bool {
         let room = self.bytes.get_mut(..VALUE_MAX - 1).unwrap_or(&mut []);
         self.len = crate::sys::read_link(path, room).min(VALUE_MAX - 1);
@@ -71,7 +71,7 @@ impl Value {
     }
 }
 
-/// Which of our variables names the recorder. A number and no string, so that a core holds no pointer to one.
+/// Which of our variables names the recorder. A number and no string, so that a `Core` holds no pointer to a string.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Variable {
@@ -112,7 +112,7 @@ pub fn split_preload(list: &[u8]) -> (&[u8], &[u8]) {
     (list.get(..end).unwrap_or(&[]), list.get(end + 1..).unwrap_or(&[]))
 }
 
-/// The length of a NUL-terminated string.
+/// Returns the length of a NUL-terminated string.
 ///
 /// # Safety
 /// `text` points to a NUL-terminated string.
@@ -125,7 +125,7 @@ pub unsafe fn length(text: *const u8) -> usize {
     n
 }
 
-/// The bytes of a NUL-terminated string.
+/// Returns the bytes of a NUL-terminated string.
 ///
 /// # Safety
 /// `text` points to a NUL-terminated string, which stays and is not changed for `'a`.

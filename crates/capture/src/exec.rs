@@ -95,7 +95,7 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
     // SAFETY: a list of strings: `is_readable`.
     let edited = unsafe {
         match why {
-            // In a sandbox memory cannot be mapped, and the program's own list has none of our variables.
+            // In a sandbox memory cannot be mapped, so the program's own list is passed on as it is.
             Some(UnrecordedExec::Sandbox) => None,
             Some(_) => Edited::without_ours(environment, carried),
             None => Edited::with_ours(environment, carried),

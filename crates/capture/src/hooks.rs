@@ -9,7 +9,8 @@
 /// Calls `$then! { (NAME, name, Kind) ... }` with every function of libc that is hooked. `Kind` says what the
 /// arguments mean:
 ///
-/// - `Size0`, `Size1`: allocates; the size is that argument. `Product`: the size is argument 0 times argument 1.
+/// - `Size0`, `Size1`: allocates; the size is argument 0, or argument 1. `Product`: the size is argument 0 times
+///   argument 1.
 /// - `Out`: like posix_memalign: the block is stored through argument 0, the size is argument 2.
 /// - `Resize1`, `ResizeProduct`: realloc and reallocarray.
 /// - `Free`: frees argument 0.
@@ -44,8 +45,8 @@ macro_rules! for_each_hook {
 /// - `Text`: like strdup: the size is that of the string that is returned.
 ///
 /// To add a family, add its rows here, its variant to [`Family`] and [`Family::ALL`], and its function to
-/// [`Family::mark`]. If the names begin with a new prefix, add that to `PREFIXES`: an attach patches a module only if it
-/// has a function that is called `malloc` without its prefix.
+/// [`Family::mark`]. If the names begin with a new prefix, add that to `PREFIXES`: when heaptrack attaches, it patches
+/// a module only if the module has a function that is called `malloc` without its prefix.
 #[macro_export]
 macro_rules! for_each_family_hook {
     ($then:ident) => {
@@ -189,7 +190,8 @@ pub enum Family {
 impl Family {
     pub const ALL: [Family; 4] = [Family::Operators, Family::Jemalloc, Family::Tcmalloc, Family::Mimalloc];
 
-    /// A module that exports this function has its own implementation of the family.
+    /// A module that defines functions of the family and exports this function has its own implementation of the
+    /// family.
     pub const fn mark(self) -> &'static [u8] {
         match self {
             Family::Operators => b"malloc",
@@ -202,7 +204,7 @@ impl Family {
 
 macro_rules! names {
     ($(($upper:ident, $name:ident, $kind:ident))*) => {
-        /// Index of a hook in `real::FUNCTIONS`.
+        /// A hooked function of libc. The number is its index in `real::FUNCTIONS`.
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]
@@ -219,7 +221,7 @@ for_each_hook!(names);
 
 macro_rules! family_names {
     ($(($upper:ident, $name:ident, $family:ident, $kind:ident))*) => {
-        /// Index of a family's hook in `families::ENTRIES`.
+        /// A hooked function of an allocator family. The number is its index in `families::ENTRIES`.
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]

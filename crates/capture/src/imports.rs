@@ -130,8 +130,8 @@ pub enum Bound {
 /// Binds a library that was opened with RTLD_DEEPBIND to our shims.
 ///
 /// The loader searches the library's own dependencies first, so it would bind the library to the real functions. The
-/// library is bound to our shim only if every module that defines the function has the same definition. Then both lead
-/// to the same allocator, whatever the library's scope is.
+/// library is bound to our shim only if every module that defines the function has the same definition. Then our shim
+/// and the definition that the loader would choose lead to the same allocator, whatever the library's scope is.
 ///
 /// A symbol that is undefined in the library gets a hidden definition at our shim. Every loader binds such a symbol
 /// without a search, now or at the first call. Words that are bound already are rewritten, because some versions of the

@@ -88,9 +88,9 @@ pub struct FrameState {
 pub struct Fact {
     pub depth: u16,
     pub needs_rbp: bool,
-    /// See C above.
+    /// C in the picture at the top of this file.
     pub by_code: bool,
-    /// See SLOT above.
+    /// SLOT in the picture at the top of this file.
     pub caller_slot: u32,
 }
 

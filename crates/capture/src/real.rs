@@ -12,7 +12,7 @@ type Function = extern "C" fn(usize, usize, usize) -> usize;
 
 macro_rules! stubs {
     ($(($upper:ident, $name:ident, $kind:ident))*) => {
-        /// In the order of `Hook`. The shims call through it.
+        /// The real functions, or their stubs, in the order of `Hook`. The shims call through this table.
         pub static FUNCTIONS: [AtomicPtr<()>; COUNT] =
             [$(AtomicPtr::new(early::<{ Hook::$upper as usize }> as *const () as *mut ())),*];
     };

@@ -291,9 +291,9 @@ pub fn on_signal_stack() -> bool {
 /// Maps the file of the shared mapping at `at` a second time, for `len` bytes.
 pub fn map_again(at: u64, len: usize) -> Option<*mut u8> {
     const MREMAP_MAYMOVE: usize = 1;
-    // SAFETY: an old size of 0 makes mremap map the same pages a second time, at a place that the kernel chooses (no
-    // MREMAP_FIXED): no mapping that exists changes. Both callers pass an address in the channel, which is shared
-    // memory.
+    // SAFETY: an old size of 0 makes mremap map the file a second time, from the same page on, at a place that the
+    // kernel chooses (no MREMAP_FIXED): no mapping that exists changes. Both callers pass an address in the channel,
+    // which is shared memory.
     mapped(unsafe { call(25, at as usize, 0, len, MREMAP_MAYMOVE, 0, 0) })
 }
 

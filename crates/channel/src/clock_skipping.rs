@@ -4,10 +4,10 @@
 //! thread are already in order. So while one thread records alone (`Header::pace`) and its events follow each other
 //! quickly, only every sixteenth event reads the clock. Each of the others gets the stamp before it plus one.
 //!
-//! Such a stamp is too early by at most the time that sixteen events take. That is some tens of microseconds, because
-//! slow events always read the clock. The exception is a pause between quick events: the events right after it are too
-//! early by the length of the pause. The error never exceeds the time between two rounds of the collector (normally 10
-//! ms), because after each round the thread must read the clock.
+//! Such a stamp is too early by at most the time that sixteen events take. That is about 0.1 ms at most, because events
+//! that follow each other more slowly than `QUICK` always read the clock. The exception is a pause between quick
+//! events: the events right after it are too early by the length of the pause. The error never exceeds the time between
+//! two rounds of the collector (normally 10 ms), because after each round the thread must read the clock.
 //!
 //! The order stays exact:
 //! - `pace` becomes 0 before the first event of a second thread. Whatever this thread can learn of the other thread's
@@ -68,8 +68,8 @@ impl ClockSkipping {
 }
 
 impl Header {
-    /// Target: a thread begins to record. `threads_begun` counts the threads that have. `may_count` says that stamps
-    /// are plain reads of the time stamp counter. Returns true if this thread records alone.
+    /// Target: a thread begins to record. `threads_begun` counts the threads that have begun. `may_count` says that
+    /// stamps are plain reads of the time stamp counter. Returns true if this thread records alone.
     ///
     /// The first thread is alone until a second one begins. Before the second thread writes its first event, the first
     /// thread must no longer skip the clock.

@@ -46,9 +46,9 @@ numbered! {
 numbered! {
     /// Why events were not recorded, or not fully. An index into `Header::losses`.
     pub enum Loss: usize {
-        /// The ring stayed full longer than allowed.
+        /// The ring was full, and the thread had waited as long as it may. With `OnFull::Drop` it may not wait at all.
         RingFull = 0 => "ring_full",
-        /// No thread slot was left.
+        /// The thread got no slot: none was left, its area could not be mapped, or the thread began in a sandbox.
         NoSlot = 1 => "no_slot",
         /// A signal handler called a hook while two other hooks of its thread were at work. A thread has rings for two
         /// levels only.
@@ -140,6 +140,8 @@ pub struct Header {
     /// Nonzero while the capture library must make no system call: see `NO_CALLS_SEEN` and `NO_CALLS_SAID`.
     pub no_syscalls: AtomicU32,
     /// Futex. The target increments it and wakes the collector when a ring is half full and `collector_asleep` is set.
+    /// It also does so when a thread waits for room, when recording starts, when modules were loaded, and when a
+    /// watched target exits.
     pub doorbell: AtomicU32,
     /// C sets it before it sleeps on the doorbell. T: the thread that rings clears it, so that no other thread rings
     /// too.
@@ -158,9 +160,10 @@ pub struct Header {
     pub losses: [AtomicU64; Loss::COUNT],
     /// T: why recording could not start (a `Refusal` of the capture library). 0 = no reason was stored.
     pub refusal: AtomicU32,
-    /// 0: several threads have recorded, and each event reads the clock. Otherwise one thread records alone (T sets 1),
-    /// and it may skip clock reads until the value changes. C increments the value in every round. T increments it when
-    /// a signal handler records. See `clock_skipping.rs`.
+    /// 0: no thread or several threads have recorded, or the clock is not a plain read of the time stamp counter. Then
+    /// each event reads the clock. Otherwise one thread records alone (T sets 1), and it may skip clock reads until the
+    /// value changes. C increments the value in every round. T increments it when a signal handler records, or asks for
+    /// a report. See `clock_skipping.rs`.
     pub pace: AtomicU32,
     /// C: changes whenever the collector makes progress. A thread that waits for room keeps waiting while this changes;
     /// see `Header::max_stall_ms`.

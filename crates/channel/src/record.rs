@@ -55,10 +55,10 @@ numbered! {
         Skip = 0,
         Alloc = 1,
         Free = 2,
-        /// The events that follow belong to another thread. The value is its tid.
+        /// The events that follow belong to the thread whose tid is the value.
         ThreadStart = 3,
-        /// A new program image starts here after an exec, and all earlier blocks are gone. The value is the image's
-        /// number.
+        /// A program image starts here: the first one, or the next one after an exec. All earlier blocks are gone. The
+        /// value is the image's number.
         Image = 4,
         /// The free half of a realloc.
         FreeByRealloc = 5,

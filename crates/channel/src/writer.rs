@@ -46,7 +46,7 @@ pub trait Host {
 /// the state of the thread's other ring.
 #[repr(C)]
 pub struct WriterState {
-    /// Words written.
+    /// Words that the writer has committed since the slot was made: the position of the next word.
     pub head: u64,
     /// `head` may grow up to here before the writer must check how far the reader is.
     pub(crate) limit: u64,

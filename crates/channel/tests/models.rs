@@ -96,8 +96,8 @@ fn a_full_ring_drops_and_recovers() {
     }
 }
 
-/// One thread frees an address and another gets it. The free is merged first, and no event arrives below a watermark
-/// that the collector has already used.
+/// One thread frees an address and another one allocates it. The free is merged first, and no event arrives below a
+/// watermark that the collector has already used.
 #[test]
 fn a_free_is_merged_before_the_next_allocation_of_its_address() {
     bounded(2, || {

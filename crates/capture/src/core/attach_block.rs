@@ -79,7 +79,7 @@ impl AttachBlock {
         Level {}
     });
 
-    /// A block of this build in which every address and every other number is 0.
+    /// Returns a block of this build. Except for the version and the geometry, everything in it is 0.
     pub const fn of_zeros(geometry: Geometry) -> Self {
         AttachBlock {
             version: Self::VERSION,
@@ -98,8 +98,8 @@ impl AttachBlock {
         }
     }
 
-    /// The bytes that the profiler writes over the target's `CORE`. Returns `None` if the capture library in the target
-    /// was not built from the same source as this profiler.
+    /// Returns the bytes that the profiler writes over the target's `CORE`, or `None` if the capture library in the
+    /// target was not built from the same source as this profiler.
     pub fn to_core_bytes(&self) -> Option<[u8; CORE_BYTES]> {
         const PARTS: usize = offset_of!(Core, parts);
         const PROGRAM: usize = PARTS + offset_of!(Parts, program);

@@ -31,13 +31,13 @@ impl SlotGuards {
     /// How many bytes at the start of a slot's private area `parse` needs.
     pub const LENGTH: usize = offset_of!(Local, nested) + size_of::<Level>();
 
-    /// Where these bytes are in the channel's file.
+    /// Where the bytes that `parse` needs are in the channel's file.
     pub const fn offset(geometry: &Geometry, slot: u32) -> u64 {
         (geometry.slot_area_at(slot) + geometry.private_in_slot(slot)) as u64
     }
 
-    /// Decodes the bytes. The capture library in the target must be of the same build, because nothing else says where
-    /// the fields are.
+    /// Decodes bytes from the start of a slot's private area. The capture library in the target must be of the same
+    /// build, because nothing else says where the fields are.
     pub fn parse(bytes: &[u8; Self::LENGTH]) -> SlotGuards {
         const GUARD: usize = offset_of!(Level, guard);
         let word =

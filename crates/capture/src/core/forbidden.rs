@@ -47,7 +47,7 @@ impl Core {
         self.clock.check_thread(self.header());
     }
 
-    /// As `may_call`, but the gate may be shut.
+    /// As `may_call`, but the gate may be shut. Returns true if recording has not started.
     pub fn may_call_if_ready(&self) -> bool {
         self.parts_if_any().is_none_or(|parts| parts.region.header().no_syscalls.load(Ordering::Relaxed) == 0)
     }

@@ -1,4 +1,5 @@
-//! How the shared memory is mapped: its fixed part at the start, the areas of slots when threads need them.
+//! How the shared memory is mapped: its near part at the start, the headers of far slots and the areas of slots when
+//! threads need them.
 use super::start::refuse;
 use super::{Core, Private, Refusal, is_ours};
 use crate::environment::{self, Environment};
@@ -78,7 +79,7 @@ impl Core {
     }
 }
 
-/// Maps the fixed part of the channel that the environment variable names, and checks it.
+/// Checks the channel that the environment variable names, and maps what is needed of it at once (`map_parts`).
 pub(super) fn connect(channel: &[u8]) -> Option<Region<'static>> {
     let fd = match environment::number(channel) {
         Some((fd, _)) => fd as i32,
@@ -93,7 +94,7 @@ pub(super) fn connect(channel: &[u8]) -> Option<Region<'static>> {
     region
 }
 
-/// Maps the fixed part of a channel that the hub offers, and checks it.
+/// Checks a channel that the hub offers, and maps what is needed of it at once (`map_parts`).
 pub fn map_offer(collector: u32, fd: u32) -> Option<Region<'static>> {
     let fd = sys::open(follow::Path::of_descriptor(collector, fd).get())?;
     let region = map_region(fd);

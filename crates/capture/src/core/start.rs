@@ -12,7 +12,8 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 
 impl Core {
-    /// Finds the channel and the real functions. Returns when both are found, or are known to be missing.
+    /// Finds the channel and the real functions, and starts recording if both are there. Returns when this has been
+    /// done, by this thread or by another one.
     #[cold]
     pub fn start(&self) {
         if !self.advance(State::Asleep, State::Starting) {

@@ -133,9 +133,10 @@ pub fn freeing(address: u64, cfa: u64, entry: &Entry) {
 /// Called before a free that may call another patched one: an `operator delete`, or the free of a library that calls
 /// libc's.
 ///
-/// It is the same free, and is not recorded again, if all of these hold: the block is the same, the thread has written
-/// no event in between, the entry is another one, and the call comes from the same frame or from the module that was
-/// freeing the block. At the same entry it is another free, because the block may have come back from another thread.
+/// The call is a part of the thread's last free, and is not recorded again, if all of these hold: the block is the
+/// same, the thread has written no event in between, the entry is another one, and the call comes from the same frame
+/// or from the module that was freeing the block. At the same entry it is another free, because the block may have come
+/// back from another thread.
 #[inline(always)]
 pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
     // SAFETY: `before_careful_free` in `capture-so` passes the CFA of the shim that calls it, so that hook is at work.

@@ -19,7 +19,7 @@ const fn custom(address: u64) -> u64 {
     if address == 0 { 0 } else { address & (CUSTOM - 1) | CUSTOM }
 }
 
-/// Arguments: the address and the size.
+/// Records a block that the program has allocated itself. Arguments: the address and the size.
 pub extern "C" fn reported_alloc(context: &mut Context) -> Next {
     let [address, size, _] = context.arguments;
     allocated(context, custom(address), if size < LARGEST { size } else { LARGEST })
@@ -41,8 +41,9 @@ pub extern "C" fn reported_moving(address: u64, cfa: u64) {
     leave(&mut entered);
 }
 
-/// Arguments: the old address, the new size, the new address. If the old address is null, it is an allocation. If the
-/// new one is null, it is a free if zero bytes were asked for; otherwise the realloc failed and nothing is recorded.
+/// Records a realloc that the program has made itself. Arguments: the old address, the new size, the new address. If
+/// the old address is null, it is an allocation. If the new address is null, it is a free if zero bytes were asked for;
+/// otherwise the realloc failed and nothing is recorded.
 pub extern "C" fn reported_realloc(context: &mut Context) -> Next {
     let [old, size, new] = context.arguments;
     let size = if size < LARGEST { size } else { LARGEST };

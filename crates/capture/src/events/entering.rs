@@ -63,7 +63,7 @@ pub(super) trait AtWork {
     }
 }
 
-/// Any hook.
+/// A hook at work, of either level.
 pub(super) struct Entered {
     pub(super) local: *mut Local,
     pub(super) nested: bool,

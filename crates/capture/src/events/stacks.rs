@@ -91,8 +91,8 @@ pub(super) unsafe fn remembered_elsewhere(local: *mut Local, context: &Context, 
 
 /// Returns the stack of an entered hook if the memo knows it. Otherwise the miss is for the walk.
 ///
-/// Every walk of the main level comes after this function or after `remembered`, which forgets the memo if modules were
-/// unloaded.
+/// Every walk of the main level comes after this function or after `remembered`, which forgets the memo if the modules
+/// have changed.
 #[inline(always)]
 pub(super) fn known_stack(core: &Core, entered: &Entered, context: &Context) -> Result<StackId, Miss> {
     if entered.nested {
@@ -112,8 +112,8 @@ fn forget_broken(memo: &mut Memo) -> Miss {
     Miss::WALK_ANEW
 }
 
-/// Called for a known stack whose comparison took many jumps. Most times it returns the stack. Once in a while the
-/// stack must be walked again. `count` is the number of such stacks since the last time.
+/// Called for a known stack whose comparison took many jumps. Returns the stack. Every `PATIENCE`th time it returns
+/// `WALK_ANEW` instead, so that the stack is walked again. `count` is the number of calls since that last happened.
 #[inline(always)]
 fn patched_together(count: &mut u32, number: StackId) -> Result<StackId, Miss> {
     *count += 1;

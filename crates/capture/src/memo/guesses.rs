@@ -7,8 +7,8 @@ use crate::proof::Range;
 use channel::StackId;
 
 impl Memo {
-    /// Returns true if some remembered walk may not be compared, because the stack pointer `cfa` has left the pages for
-    /// which the walk was proven to be readable.
+    /// Returns true if some remembered walk may not be compared, because the stack pointer `cfa` has left the pages
+    /// that were shown to be readable for that walk.
     #[inline(always)]
     pub fn has_left_guesses(&self, cfa: u64) -> bool {
         cfa.wrapping_sub(self.guesses_low) >= self.guesses_len

@@ -24,8 +24,9 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Returns true if all frames are unchanged and above `cfa`. The words between `cfa` and these frames are not
-    /// compared, so the frames may belong to a stack that was unmapped. Each read therefore needs a proof.
+    /// Returns true if all `ROOT_FRAMES` frames are unchanged and above `cfa`, and the modules have not changed. The
+    /// words between `cfa` and these frames are not compared, so the frames may belong to a stack that was unmapped.
+    /// Each read therefore needs a proof.
     fn still_holds(&self, cfa: u64, generation: u32, proof: &mut Proof) -> bool {
         self.seen > ROOT_FRAMES
             && self.generation == generation
