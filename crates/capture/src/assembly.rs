@@ -21,8 +21,8 @@ macro_rules! pop_registers {
     ($($register:ident),*) => { concat!($("pop ", stringify!($register), "\n"),*) };
 }
 
-/// Stores registers above rsp. The number before a register is its distance from rsp: `store_registers!(8 rdi, 16
-/// rsi)`.
+/// Stores registers above rsp. In `store_registers!(8 rdi, 16 rsi)`, the number before a register is its distance from
+/// rsp.
 #[macro_export]
 macro_rules! store_registers {
     ($($distance:literal $register:ident),*) => {
