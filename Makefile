@@ -13,9 +13,9 @@
 
 PREFIX ?= /usr/local
 DESTDIR ?=
-# Not a part of make's own jobs: cargo counts the processors itself.
+# MAKEFLAGS is removed, so that cargo does not share make's job slots. It counts the processors itself.
 CARGO ?= env -u MAKEFLAGS cargo
-# Per fuzzer.
+# The seconds that each fuzzer runs.
 FUZZ_SECONDS ?= 5
 SOAK_FUZZ_SECONDS ?= 600
 
@@ -49,7 +49,7 @@ demo:
 	cd $(DEMO) && ../release/heaptrack -o shop.htz ./shop
 	cd $(DEMO) && ../release/heaptrack print shop.htz
 
-# With the debug binary. The crates are those whose tests take a few seconds.
+# `check` uses the debug binary. The unit tests of these crates take a few seconds.
 QUICK := -p channel -p capture -p format -p export -p heaptrack-api
 check:
 	$(CARGO) fmt --all --check
@@ -85,9 +85,9 @@ models:
 
 # Tests wait more than they work: two groups of suites run beside each other, two tests of each at a time.
 SUITES := $(filter-out checks,$(basename $(notdir $(wildcard tests/tests/*.rs))))
-# Those that count milliseconds or need most of the machine's threads.
+# Suites that measure milliseconds or start thousands of threads. They run after all others, by themselves.
 ALONE := attach_cycles crowds
-# About half of the time.
+# Suites that take about half of the time. They are one of the two groups, all others are the other one.
 LONG := kde page programs symbols
 END_TO_END = HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --no-fail-fast
 suites = $(addprefix --test ,$(1)) -- --test-threads=2
@@ -132,18 +132,19 @@ fuzz:
 soak-fuzz: fuzz-build
 	fuzz/run.sh all $(SOAK_FUZZ_SECONDS)
 
-# Sanitizers over every test of the crates with unsafe code that runs in one process. A released compiler brings their
-# run-times; only the flag is unstable. The standard library is not instrumented, so what it does between threads is not
-# seen: tests/sanitizers/thread.txt has what that makes ThreadSanitizer report. One test at a time: rustix maps memory and
-# opens files without libc, so ThreadSanitizer takes an address that two tests had after each other for one that they share.
+# Unit and integration tests of four crates with unsafe code, under a sanitizer. A released compiler contains the sanitizers'
+# run-time libraries; only the flag is unstable. The standard library is not instrumented, so ThreadSanitizer does not see
+# how it synchronises threads. tests/sanitizers/thread.txt suppresses the false reports that this causes. One test runs at a
+# time, because rustix maps memory and opens files without libc: ThreadSanitizer would believe that two tests share an
+# address which they had one after the other.
 SANITIZED := -p channel -p capture -p collector -p attach --lib --tests
-# `random_stacks` jumps between stacks of its own making and uses their memory again, and both run-times keep books of
-# frames. `we_have_memory_ourselves` looks for the arenas of glibc's malloc, which both run-times replace.
+# `random_stacks` jumps between stacks that it made itself and uses their memory again, but both run-time libraries track
+# the frames of a stack. `we_have_memory_ourselves` looks for the arenas of glibc's malloc, which both libraries replace.
 NOT_SANITIZED := --skip random_stacks:: --skip we_have_memory_ourselves
 sanitized = RUSTC_BOOTSTRAP=1 RUSTFLAGS="$(2)" HEAPTRACK_FUZZ_SECONDS=$(FUZZ_SECONDS) \
 	$(CARGO) test --no-fail-fast --target $(HOST) --target-dir target/$(1) $(SANITIZED) -- $(NOT_SANITIZED) --test-threads=1
 
-# No leaks: some tests leak on purpose, and the search for leaks needs ptrace.
+# Leaks are not searched for: some tests leak on purpose, and the search needs ptrace.
 soak-address:
 	ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1:strict_init_order=1 \
 	$(call sanitized,address,-Zsanitizer=address)
@@ -152,9 +153,10 @@ soak-thread:
 	TSAN_OPTIONS="suppressions=$(CURDIR)/tests/sanitizers/thread.txt" \
 	$(call sanitized,thread,-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer)
 
-# The suites that record, with a capture library that checks itself at every event and ends the program if a check fails
-# (decision 57). The suite `checks` shows that it does. Not `containers` and `symbols_jit`, which need a static
-# binary, nor `limits`, which allows less stack than an unoptimised heaptrack needs.
+# The suites about recording, with a capture library that checks itself at every event and ends the program if a check
+# fails (decision 57). The suite `checks` shows that it does. Suites about reports, files and names are left out. So are
+# `containers` and `symbols_jit`, which need a static binary, and `limits`, which allows less stack than an unoptimised
+# heaptrack needs.
 CHECKED := api api_attach attach attach_imports attach_kill attach_leaves_nothing attach_stacks attach_states coroutines \
 	forbidden heaptrace heaptrace_signals heaptrace_tree hooks kill library lifecycle nim operators programs stacks_gdb \
 	stalls starting surroundings symbols_unwatched threads totals_dhat unseen zoo
@@ -190,8 +192,8 @@ install-files:
 dist: static
 	CARGO="$(CARGO)" packaging/dist.sh
 
-# lintian finds no error in the package; two builds in different folders by different users give the same bytes; the package
-# installs on other releases of Debian.
+# Checks that lintian finds no error in the package, that two builds in different folders (by different users, if this is
+# root) give the same bytes, and that the package installs on other releases of Debian.
 soak-dist: dist
 	lintian --fail-on error target/dist/*.deb
 	packaging/reproduce.sh

@@ -3,7 +3,7 @@
 //   import_catalogue   builds a big list once: the peak
 //   remember           keeps every session in a cache that is never emptied: the leak
 //   label              builds a string per item only to throw it away: temporary allocations
-//   answer             calls malloc most often: the hot spot
+//   answer             makes nearly all allocations, by itself and by calling label: the hot spot
 #include <cstdio>
 #include <map>
 #include <memory>
