@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds the static binary so that its bytes depend only on the sources, the toolchain and the linker. Paths of this
-# machine (the workspace, cargo's folder, the toolchain) are replaced by fixed names. Arguments are passed on to cargo.
+# Builds the static binary so that its bytes depend only on the sources, the Rust toolchain, the C compiler and the linker.
+# Paths of this machine (the workspace, cargo's folder, the toolchain) are replaced by fixed names. Arguments are passed on
+# to cargo.
 #
 # Flags go into CARGO_ENCODED_RUSTFLAGS, which separates them by 0x1f, because a path may contain a space.
 set -eu
@@ -17,7 +18,7 @@ flags="-Ctarget-feature=+crt-static"
 for pair in "$workspace=heaptrack" "$home=cargo" "$sysroot=toolchain" "$sysroot/lib/rustlib/src/rust=/rustc/$commit"; do
     flags="$flags$separator--remap-path-prefix=$pair"
 done
-# For the C code in crates (zstd), which the crate `cc` compiles.
+# For the C code in crates (zstd, libdeflate), which the crate `cc` compiles.
 CFLAGS="${CFLAGS:-} -ffile-prefix-map=$workspace=heaptrack -ffile-prefix-map=$home=cargo"
 export CARGO_ENCODED_RUSTFLAGS="$flags" CFLAGS
 # The binary contains no time, and the crate `cc` would compile the C code again whenever this variable changes.

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tries the release on other systems, in folders that debootstrap makes (needs root, debootstrap and a package mirror):
-#   bookworm                 `make dist` from the source package, without npm, with this machine's Rust toolchain
+#   bookworm                 runs `make dist` from the source package, without npm, with this machine's Rust toolchain, and
+#                            prints whether its files have the same bytes as those in target/dist
 #   bullseye, trixie, sid    installs the .deb, records, attaches, prints and reports a small program, removes the .deb
 # Receives: a finished `make dist`. CHROOTS="bookworm bullseye" tries only those. The folders stay in target/chroots.
 set -eu

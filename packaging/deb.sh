@@ -1,5 +1,5 @@
 #!/bin/sh
-# deb.sh WORK DIST: makes DIST/heaptrack_VERSION_amd64.deb with dpkg-deb alone. WORK has THIRD-PARTY-LICENCES.
+# deb.sh WORK DIST: makes DIST/heaptrack_VERSION_amd64.deb with dpkg-deb alone. WORK must contain THIRD-PARTY-LICENCES.
 # packaging/README.md says why the package is named and numbered as it is.
 set -eu
 : "${VERSION:?}" "${SOURCE_DATE_EPOCH:?}"
@@ -25,7 +25,8 @@ sed "s/@VERSION@/$version/; s/@DATE@/$(date -R -u -d "@$SOURCE_DATE_EPOCH")/" pa
 cp packaging/debian/lintian-overrides "$root/usr/share/lintian/overrides/heaptrack"
 chmod -R u=rwX,go=rX "$root"
 
-# In KiB. Each file counts as whole KiB and each folder as one, so that the number does not depend on this file system.
+# In KiB. Each file counts as whole KiB, and each folder or link as one, so that the number does not depend on this file
+# system.
 size=$(cd "$root" && find usr -type f -printf '%s\n' -o -printf '1\n' | awk '{ sum += int(($1 + 1023) / 1024) } END { print sum }')
 sed "s/@VERSION@/$version/; s/@SIZE@/$size/" packaging/debian/control >"$root/DEBIAN/control"
 (cd "$root" && find usr -type f | LC_ALL=C sort | xargs md5sum) >"$root/DEBIAN/md5sums"

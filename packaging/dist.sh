@@ -4,7 +4,8 @@
 #   heaptrack_VERSION_amd64.deb             the same as a Debian package
 #   heaptrack-VERSION-src.tar.gz            the sources with the built page (only in a git clone)
 #   SHA256SUMS
-# Receives: a finished `make static`. Must hold: the same commit, toolchain and linker give the same bytes.
+# Receives: a finished `make static`. Must hold: the same commit, Rust toolchain, C compiler and linker give the same
+# bytes.
 set -eu
 umask 022
 cd "$(dirname "$0")/.."

@@ -1,6 +1,7 @@
 #!/bin/sh
 # try.sh PACKAGE: installs the .deb, uses it and removes it again. Runs inside a chroot of packaging/chroots.sh, as root.
-# Must hold: every number is exact, and afterwards the system has the same files as before.
+# Must hold: the trace of the launched program has 1000 allocations, both traces name `main`, and afterwards the system has
+# the same files as before.
 set -eu
 work=$(mktemp -d)
 cd "$work"
@@ -16,7 +17,7 @@ files() {
 }
 
 cat >program.c <<'END'
-/* 1000 blocks of 100 bytes, of which 10 are not freed. With an argument, it waits for a signal in between. */
+/* Allocates 1000 blocks of 100 bytes and frees all but 10. With an argument, it does so 600 times, with pauses of 50 ms. */
 #include <stdlib.h>
 #include <unistd.h>
 static void *blocks[1000];
