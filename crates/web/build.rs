@@ -3,8 +3,8 @@
 //! Receives one of these: `HEAPTRACK_PAGE`, a folder with the four built files; node and npm; or `page/dist`, the built page that a source
 //! package carries and that is used where npm is not installed.
 //!
-//! Must hold: nothing is written into the source tree; packages are fetched only when `package-lock.json` has changed; without npm and without a
-//! built page, the error says what to install.
+//! Must hold: nothing is written into the source tree; packages are fetched only by the first build and after
+//! `package-lock.json` has changed; without npm and without a built page, the error says what to install.
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::{env, fs, io};
@@ -71,7 +71,8 @@ fn is_installed(program: &str) -> bool {
     env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(program).is_file()))
 }
 
-/// Copies the sources. Returns true if the list of packages has changed since the last build.
+/// Copies the sources. Returns true if the list of packages has changed since the last build, or if there was no
+/// earlier build.
 fn refresh(source: &Path, work: &Path) -> io::Result<bool> {
     let lock = fs::read(source.join("package-lock.json"))?;
     let is_new = fs::read(work.join("package-lock.json")).map_or(true, |known| known != lock);

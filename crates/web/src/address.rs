@@ -1,7 +1,7 @@
-//! The words of an address that the page asks for.
+//! Decodes the query of an address that the page requests.
 //!
-//! Receives: the part of an address after `?`. Returns: names and values as `analysis::Query` takes them. Must hold: a number without a unit
-//! keeps the meaning that it has in addresses.
+//! Receives: the part of an address after `?`. Returns: names and values as `analysis::Query` takes them. Must hold: a
+//! time without a unit is in nanoseconds.
 use crate::server::Refusal;
 
 /// Decodes `a=b&c=d` with `%XX` and `+`.
@@ -32,7 +32,8 @@ fn word(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The page writes times as plain numbers of nanoseconds, and people save its addresses. On the command line a plain number is seconds.
+/// Appends `ns` to times without a unit. The page writes times as plain numbers of nanoseconds, and people save its
+/// addresses. On the command line a plain number is seconds, and `analysis::Query` reads it like that.
 fn with_unit(name: &str, value: String) -> String {
     let is_plain = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let time = |text: &str| if is_plain(text) { format!("{text}ns") } else { text.to_owned() };

@@ -27,7 +27,7 @@ mod tests {
     use flate2::{Compression, write::GzEncoder};
     use std::io::Write;
 
-    /// docs/page.md promises this limit.
+    /// docs/overhead.md promises this limit.
     #[test]
     fn the_scripts_are_small() {
         let packed = |asset: Asset| {

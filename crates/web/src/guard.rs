@@ -11,7 +11,7 @@
 use axum::http::{HeaderMap, Method, Uri, header};
 use std::net::IpAddr;
 
-/// The longest body of any request, which is a file of suppressions.
+/// The most bytes in the body of a request. The only request with a body uploads a file of suppressions.
 pub const LONGEST_BODY: u64 = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,8 @@ impl Token {
         &self.0
     }
 
-    /// Takes the same time for every wrong token, so that the time reveals nothing.
+    /// Takes the same time for every wrong token of the right length, so that the time does not reveal how much of it
+    /// is right.
     fn is(&self, candidate: &str) -> bool {
         let (own, other) = (self.0.as_bytes(), candidate.as_bytes());
         own.len() == other.len() && own.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
@@ -71,7 +72,7 @@ impl Refused {
 #[derive(Clone, Debug)]
 pub struct Guard {
     pub token: Token,
-    /// The address of `--listen`, which counts as one of ours.
+    /// The address that the server listens on (`--listen`). A `Host` with this address is accepted.
     pub listen: IpAddr,
     pub port: u16,
 }
@@ -79,7 +80,7 @@ pub struct Guard {
 /// What the server must do for a request that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// The token was in the address. It must move into a cookie.
+    /// The token was in the address. If the address is that of the page, the server moves the token into a cookie.
     ByAddress,
     ByCookie,
 }
@@ -119,7 +120,8 @@ impl Guard {
         }
     }
 
-    /// Each port has its own cookie, because cookies are not bound to ports and two servers may run at once.
+    /// Returns the value of the `Set-Cookie` header. Each port has its own cookie, because browsers do not separate
+    /// cookies by port and two servers may run at once.
     pub fn cookie(&self) -> String {
         format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie_name(), self.token.text())
     }
@@ -138,7 +140,9 @@ impl Guard {
             .filter_map(move |pair| pair.trim().strip_prefix(name.as_str())?.strip_prefix('='))
     }
 
-    /// Any port is accepted, because an ssh tunnel ends at another one. Only names of this machine are accepted.
+    /// Returns true if a `Host` is accepted: `localhost`, a loopback address, or the address of `--listen`. With
+    /// `--listen 0.0.0.0` or `::`, every other IP address is accepted, too. Any port is accepted, because the browser's
+    /// end of an ssh tunnel may have another port.
     fn is_ours(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
             Some(rest) => rest.split(']').next().unwrap_or(rest),
@@ -147,7 +151,7 @@ impl Guard {
         if name.eq_ignore_ascii_case("localhost") {
             return true;
         }
-        // An address cannot be rebound. Addresses other than loopback count only with `--listen`.
+        // DNS rebinding changes what a name stands for. It cannot change what an address stands for.
         name.parse::<IpAddr>().is_ok_and(|address| {
             address.is_loopback()
                 || address == self.listen
@@ -164,7 +168,8 @@ fn token_of(uri: &Uri) -> Option<&str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))
 }
 
-/// The headers of every answer. They forbid inline scripts, foreign content, and showing the page in a frame.
+/// The headers of every answer. Among other things, they forbid inline scripts, content from other sites, and showing
+/// the page in a frame.
 pub const HEADERS: [(&str, &str); 6] = [
     (
         "content-security-policy",

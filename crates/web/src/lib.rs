@@ -1,10 +1,11 @@
 //! The page: a server for the user's own browser, and the report that needs no server.
 //!
-//! Receives: traces. Returns: a page that shows the answers of `analysis` (docs/views.md), or one file with all of it.
-//! Must hold:
+//! Receives: traces. Returns: a page that shows the answers of `analysis` (docs/views.md), or one file that contains
+//! the page and its data. Must hold:
 //!
-//! - only the given traces, the traces in the same folders, and the sources that they name are read; only requests with
-//!   the token that the server made at its start are answered (`guard.rs`);
+//! - only the given traces, the traces in the same folders, and the files that they name are read: sources, and for a
+//!   raw file of KDE's heaptrack the object files with their debug information;
+//! - only requests with the token that the server made at its start get data (`guard.rs`);
 //! - all numbers come from the engine, and the page only adds them up along stacks;
 //! - a released binary needs no Node, because `build.rs` builds the page and it is embedded.
 #![forbid(unsafe_code)]

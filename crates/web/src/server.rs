@@ -1,8 +1,8 @@
 //! The HTTP server: from a request, through the guard, to an answer of the trace store.
 //!
-//! Receives: an address, and the trace store. Returns: the address for the browser, then serves until the process ends.
-//! Must hold: a request gets nothing before it has passed the guard. Every answer has the guard's headers. A slow
-//! question delays no other.
+//! Receives: an IP address and a port to listen on, and the trace store. Returns: the address for the browser. `serve`
+//! then runs until the process ends. Must hold: a request gets no data before it has passed the guard. Every answer has
+//! the guard's headers. Questions are answered on threads of their own, so that a slow one does not block the network.
 use crate::assets;
 use crate::guard::{Guard, HEADERS, LONGEST_BODY, Pass, Refused, Token};
 use axum::Router;
@@ -14,7 +14,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
-/// A question without an answer: the reason, and what to do.
+/// Why a question has no answer: the HTTP status, and a sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub status: u16,
@@ -105,7 +105,7 @@ fn routes<A: Answers>(guard: Guard, answers: Arc<A>) -> Router {
     Router::new().fallback(route::<A>).layer(from_fn_with_state(Arc::clone(&site), watch::<A>)).with_state(site)
 }
 
-/// Runs before every route.
+/// Checks every request before its route runs, and adds the guard's headers to every answer.
 async fn watch<A: Answers>(State(site): State<Arc<Site<A>>>, request: Request, next: Next) -> Response<Body> {
     let mut response = match site.guard.check(request.method(), request.uri(), request.headers()) {
         Err(refused) => refuse(request.uri(), refused),
@@ -135,7 +135,7 @@ fn refuse(uri: &Uri, refused: Refused) -> Response<Body> {
     } else {
         plain(status, "text/plain; charset=utf-8", Bytes::from(format!("heaptrack: {}\n", refused.sentence())))
     };
-    // The rest of a body that is too large is not read.
+    // The body of a refused request is not read, so the connection cannot be used for another request.
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }

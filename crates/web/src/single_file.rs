@@ -1,8 +1,8 @@
 //! `heaptrack report`: the page and all its data in one file that needs no server.
 //!
 //! Receives: a trace and the largest size. Returns: HTML. Must hold: every number comes from the engine. A range that
-//! begins and ends at borders of slices has the same costs as in the server's answer. The page says what was left out
-//! to keep the size.
+//! begins and ends at borders of slices has the same costs as in the server's answer, except those that slices do not
+//! have (kept blocks and own peaks). The page says what was left out to keep the size.
 use crate::assets;
 use crate::server::Refusal;
 use crate::slices::slice;
@@ -32,7 +32,7 @@ const MB: f64 = 1e6;
 
 pub struct Page {
     pub html: Vec<u8>,
-    /// What was left out.
+    /// Sentences about what was left out to keep the size.
     pub notes: Vec<String>,
 }
 
@@ -50,9 +50,9 @@ impl From<Refusal> for ReportError {
     }
 }
 
-/// `most` is the largest size in bytes. To keep it, the texts of sources are left out first, then the times between
-/// which ranges can be chosen. Stacks and their costs are never left out, so a report may be larger than `most`. It
-/// then says so.
+/// `most` is the largest size in bytes. To keep it, the texts of sources are left out first. Then the session is
+/// divided into fewer slices, so that there are fewer ranges to choose. Stacks and their costs are never left out, so a
+/// report may be larger than `most`. It then says so.
 pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportError> {
     let trace = load(path, Domain::Malloc);
     let stage = trace.stage();
@@ -112,7 +112,7 @@ fn affordable(most: u64, least: u64, whole: u64) -> usize {
     1 << count.ilog2()
 }
 
-/// What was left out.
+/// Returns the sentence that says what was left out.
 fn told(most: u64, slices: usize) -> Vec<String> {
     let begin = format!("To keep this report below {} MB, the texts of source files are left out", most as f64 / MB);
     vec![match slices {
@@ -122,7 +122,7 @@ fn told(most: u64, slices: usize) -> Vec<String> {
     }]
 }
 
-/// All parts of a report.
+/// The parts of a report that do not depend on the number of slices.
 struct Draft<'a> {
     tool: &'a str,
     trace: &'a Trace,
@@ -230,7 +230,7 @@ fn ask(open: &OpenTrace, table: &StackTable, view: &str, query: &str) -> Result<
     serde_json::from_slice(&bytes).map_err(|error| refused(error.to_string()))
 }
 
-/// The user's own sources that can be read on this machine.
+/// The texts of the user's own sources that can be read on this machine, up to `SOURCES` bytes in total.
 fn texts(table: &StackTable) -> Map<String, Value> {
     let own = table.levels.iter().filter(|level| level.class == Some(CodeClass::Program));
     let files: BTreeSet<&str> = own.filter_map(|level| table.text(level.file)).collect();

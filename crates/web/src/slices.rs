@@ -1,4 +1,4 @@
-//! The costs of slices of time, from which a report without a server adds up any range of slices.
+//! The costs of slices of time. The page of a report, which has no server, adds up a range of slices from them.
 use crate::single_file::ReportError;
 use crate::trace_store::cannot_be_read;
 use analysis::{Blocks, Costs, Profile, Query};
@@ -6,7 +6,8 @@ use heaptrack_trace::OpenTrace;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
-/// The columns of `count` slices. A stack has a row in a slice only if something happened on it.
+/// Divides the session into `count` slices of equal length and returns their costs as columns. A stack has a row in a
+/// slice only if it allocated or freed in the slice, or if its live blocks changed.
 pub fn slice(open: &OpenTrace, count: usize) -> Result<Value, ReportError> {
     let runtime = open.engine().runtime_ns();
     let border = |at: usize| (runtime as u128 * at as u128 / count as u128) as u64;
@@ -39,7 +40,7 @@ type Columns = HashMap<&'static str, Vec<u64>>;
 struct Rows {
     columns: Columns,
     count: usize,
-    /// The stacks at the end of the last slice.
+    /// The costs of each stack in the slice that was added last.
     before: HashMap<u32, Costs>,
 }
 
@@ -78,8 +79,8 @@ fn profile_of(open: &OpenTrace, blocks: &mut dyn Blocks, from: &str, to: &str) -
     open.engine().profile(blocks, &query).map_err(|gone| ReportError::Refused(gone.to_string()))
 }
 
-/// Events of which the trace has only sums are in no slice. Returns the costs from the start to the first border after
-/// them, or null if every event is there.
+/// Events of which the trace has only sums (`--max-size`) are in no slice. Returns the costs from the start of the
+/// session to the first border at or after the end of the sums. Returns null if the trace has every event.
 fn folded(
     open: &OpenTrace,
     blocks: &mut dyn Blocks,

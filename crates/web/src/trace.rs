@@ -64,7 +64,8 @@ impl Trace {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Returns the share that is read and an estimate of the time that is left.
+    /// Returns the share of the file that is read, and an estimate of the time that is left. There is no estimate for
+    /// the first percent.
     pub fn progress(&self, since: Instant) -> (f64, Option<Duration>) {
         let (read, size) = (self.read.load(Ordering::Relaxed), self.size.load(Ordering::Relaxed).max(1));
         let share = (read as f64 / size as f64).min(1.0);
@@ -87,7 +88,7 @@ impl Trace {
         }
     }
 
-    /// Tells the page that answers about this trace have changed.
+    /// Increments the version, by which the page sees that answers about this trace have changed.
     pub fn touch(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
@@ -152,7 +153,7 @@ fn is_without_domain(open: &OpenTrace) -> bool {
     open.domain() == Domain::Custom && !open.has_custom() && !open.is_live()
 }
 
-/// What a reader should know before they trust the numbers.
+/// Returns sentences that a reader of the page should know before they trust the numbers.
 pub fn notes(open: &OpenTrace) -> Vec<String> {
     let mut notes = Vec::new();
     let faults = open.engine().faults();

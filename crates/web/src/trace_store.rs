@@ -1,8 +1,8 @@
 //! All traces of a server, and the answers about them.
 //!
 //! Receives: files. Returns: JSON. Must hold: an address names a trace by its number, never by a path. The numbers are
-//! those of the given files and of the traces in the same folders. Of all other files, only sources that an open trace
-//! names are read.
+//! those of the given files and of the traces in the same folders. Of all other files, only those that an open trace
+//! names are read: sources, and for a raw file of KDE's heaptrack the object files with their debug information.
 use crate::address;
 use crate::server::{Answers, Refusal};
 use crate::sources;
@@ -23,12 +23,13 @@ const MOST_BESIDE: usize = 200;
 pub struct Options {
     /// The text of a rules file, which tells which code is the user's.
     pub rules: String,
-    /// LSan's suppressions.
+    /// The text of the user's suppressions, in LeakSanitizer's format.
     pub suppressions: String,
+    /// Whether heaptrack's own suppressions are used.
     pub builtin: bool,
-    /// Whether the suppressions that are built into the program are used.
+    /// Whether the suppressions that are built into the recorded program are used.
     pub embedded: bool,
-    /// Our name and version.
+    /// The name and version of heaptrack.
     pub tool: String,
 }
 
@@ -76,8 +77,8 @@ struct Tables {
 }
 
 impl TraceStore {
-    /// Returns an error if there is only one file and it cannot be opened. With several files, the page shows which one
-    /// cannot be opened.
+    /// Returns an error if the rules or the suppressions are invalid, or if there is only one file and it cannot be
+    /// opened. With several files, the page shows which one cannot be opened.
     pub fn new(files: &[&Path], options: Options) -> Result<Arc<Self>, OpenError> {
         classes(&options, "").map_err(OpenError::Rules)?;
         check_suppressions(&options.suppressions).map_err(OpenError::Suppressions)?;
@@ -98,7 +99,8 @@ impl TraceStore {
         }
     }
 
-    /// For a recording that has just started, whose file may still be empty.
+    /// For a recording that has just started, whose file may still be empty. Neither the file nor the options are
+    /// checked.
     pub fn growing(path: &Path, options: Options) -> Arc<Self> {
         Self::with(&[path], options)
     }
@@ -109,7 +111,7 @@ impl TraceStore {
         Arc::new(TraceStore { places, options: RwLock::new(options), tables: Mutex::new(Tables::default()) })
     }
 
-    /// Starts to load the given traces, in their order.
+    /// Starts to load all given traces, each on a thread of its own.
     pub fn start(&self) {
         self.places.iter().map(|place| &place.malloc).filter(|trace| trace.is_given).for_each(Trace::start);
     }
@@ -149,7 +151,8 @@ impl TraceStore {
         answer(view, open, &table, query)
     }
 
-    /// A trace of the same folder that was never asked for is only offered.
+    /// Returns the state of all traces, and starts to load the one that is asked for. A trace of the same folder that
+    /// no request has asked for is only listed under `beside`.
     fn status(&self, asked: usize, domain: Domain) -> Value {
         if let Some(place) = self.places.get(asked) {
             place.of(domain).start();
@@ -197,7 +200,7 @@ pub(crate) fn opened(stage: &Stage) -> Result<&OpenTrace, Refusal> {
 
 pub(crate) fn table(open: &OpenTrace, options: &Options) -> StackTable {
     let definitions = open.engine().definitions();
-    // The rules were checked when the store was made.
+    // `TraceStore::new` has checked the rules. For a report nothing has, and invalid rules are ignored.
     let classes =
         classes(options, &definitions.session.exe).unwrap_or_else(|_| CodeClasses::new(&definitions.session.exe));
     // The order is the one of `print`, because a leak that several suppressions match is attributed to the first one.
@@ -222,7 +225,7 @@ pub(crate) fn answer(view: View, open: &OpenTrace, table: &StackTable, query: &Q
     }
 }
 
-/// For a file that could be read when it was opened, and cannot be read a second time.
+/// The refusal for a file that could be read when it was opened, but cannot be read a second time.
 pub(crate) fn cannot_be_read(error: &format::Error) -> Refusal {
     Refusal::new(410, format!("The trace cannot be read any more: {error}."))
 }
@@ -250,7 +253,7 @@ fn look(path: &Path) -> Result<(), format::Error> {
     format::Source::open(path).map(drop)
 }
 
-/// The traces in the folders of the given ones, sorted by name.
+/// The other traces in the folders of the given ones, sorted by path, at most `MOST_BESIDE`.
 fn beside(files: &[&Path]) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> =
         files.iter().filter_map(|path| Some(path.canonicalize().ok()?.parent()?.to_owned())).collect();
