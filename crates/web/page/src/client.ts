@@ -24,7 +24,7 @@ export const ask = <O extends Op>(op: O, args: Requests[O]["args"]): Promise<Req
     worker?.postMessage({ id, op, args } satisfies Message);
   });
 
-/** Requests without an answer yet. Tests wait until there are none. */
+/** Returns the number of requests that have no answer yet. Tests wait until it is 0. */
 declare global {
   interface Window {
     heaptrackWaiting?: () => number;

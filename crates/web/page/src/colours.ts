@@ -1,6 +1,7 @@
-// Colours: a family for each owner of code, a shade for each function. A function has the same colour everywhere.
+// Colours. In flame graphs the owner of the code decides the hue, and the function decides the shade (`ownerColour`). In bands and bars a function has one
+// colour, which is the same in every chart (`functionColour`).
 //
-// The families differ in lightness as well as in hue, so that colour-blind people can tell them apart.
+// The owners' colours differ in lightness as well as in hue, so that colour-blind people can tell them apart.
 import type { Level } from "./work/stacks";
 
 /** For bands and legends. Neighbours in this order differ for every kind of colour vision (based on Okabe and Ito). */
@@ -31,7 +32,7 @@ export const hash = (text: string): number => {
 
 const known = new Map<string, string>();
 
-/** The colour of the owner, in a shade of the function. */
+/** The colour of the owner of the code, in a shade that depends on the function's name. */
 export const ownerColour = (level: Level): string => {
   const name = level.function ?? level.module ?? "";
   const id = `${level.class} ${name}`;
@@ -57,7 +58,10 @@ export const deltaColour = (now: number, before: number): string => {
 type Named = { function: string | null; module: string | null };
 const nameOf = (level: Named): string => level.function ?? level.module ?? "";
 
-/** Gives out colours. A function keeps its colour. The functions with the highest costs in the whole session get the first ones, whatever is shown first. */
+/**
+ * Gives the next colour of the palette to a function that has none yet. A function keeps its colour. `giveColours` is called first, for the functions with the
+ * highest costs in the whole session, so the colours do not depend on which view is opened first.
+ */
 const given = new Map<string, string>();
 export const functionColour = (level: Named): string => {
   const name = nameOf(level);

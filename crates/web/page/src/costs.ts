@@ -1,7 +1,7 @@
 // The costs of a stack: their names, their meaning and their format.
 //
-// Receives: what is shown (the whole session, a range, one moment, a difference). Returns: names that are right for it.
-// Only blocks that are live at the end of the session are "leaked"; in a range the same number is "live at its end".
+// Receives: a cost, and what is shown (the whole session, a range or one moment). Returns: a name that is right for it.
+// Only blocks that are live at the end of the session are called "Leaked"; in a range the blocks at its end are "Live at end".
 
 /** Sums over stacks, in the order of the columns in all messages between the worker and the page. */
 export const SUMS = [
@@ -131,14 +131,14 @@ export const COSTS: Record<Cost, Row> = {
   peak_allocations: {
     kind: "count",
     names: { session: "Blocks at peak", range: "Blocks at peak", moment: "Live blocks" },
-    help: same("Blocks held when the whole heap was at its largest."),
+    help: same("Blocks held when the whole heap was at its largest, within the range if one is selected."),
   },
   base_bytes: { kind: "bytes", names: same("Live at start"), help: same("Bytes live at the start of the range.") },
   base_allocations: { kind: "count", names: same("Blocks at start"), help: same("Blocks live at the start of the range.") },
   lifetime_ns: { kind: "time", names: same("Total lifetime"), help: same("Sum of the lifetimes of the blocks that were freed.") },
   average: { kind: "bytes", names: same("Average size"), help: same("Bytes allocated divided by the number of allocations.") },
   mean_lifetime: { kind: "time", names: same("Mean life"), help: same("Mean time from allocation to free, of blocks that were freed.") },
-  kept_ratio: { kind: "ratio", names: same("% kept"), help: same("Blocks still live divided by allocations: 100 % means that nothing was freed.") },
+  kept_ratio: { kind: "ratio", names: same("% kept"), help: same("Leaked blocks divided by allocations: 100 % means that nothing was freed.") },
 };
 
 export const name = (cost: Cost, mode: Mode): string => COSTS[cost].names[mode];
@@ -192,13 +192,13 @@ export const FLAMES: Record<Mode, Cost[]> = {
   moment: ["live_bytes", "live_allocations"],
 };
 
-/** This cost if a flame graph can show it, else the first one that it can show. */
+/** Returns this cost, or the one that `usable` chooses for it, if a flame graph can show it. Otherwise returns the first cost that a flame graph can show. */
 export const drawable = (cost: Cost, mode: Mode): Cost => {
   const wanted = usable(cost, mode);
   return FLAMES[mode].includes(wanted) ? wanted : (FLAMES[mode][0] ?? "peak_bytes");
 };
 
-/** This cost if it has a meaning here, else the most similar one. */
+/** Returns this cost if tables have a column for it in this mode. Otherwise returns a cost that they have: a similar one, or the peak. */
 export const usable = (cost: Cost, mode: Mode): Cost => {
   if (COLUMNS[mode].includes(cost)) return cost;
   if (mode === "session" && cost === "live_bytes") return "leaked_bytes";

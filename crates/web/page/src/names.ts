@@ -12,7 +12,7 @@ export const nameOf = (level: Level, full: boolean): string => {
 
 export const base = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 
-/** `file:line`, without the folder. */
+/** `file:line` without the folder, or the module if the file is not known. */
 export const where = (level: Level): string => {
   if (level.file) return level.line ? `${base(level.file)}:${level.line}` : base(level.file);
   return level.module ? base(level.module) : "";
@@ -23,7 +23,7 @@ export const placeOf = (level: Level, merge: string): string => (merge === "modu
 
 export const whole = (level: Level): string => (level.file ? (level.line ? `${level.file}:${level.line}` : level.file) : "");
 
-/** The name of a row. Unless rows are merged by function, a level stands for more than itself. */
+/** The name of a row. `merge` is what its levels have in common: the function, the line, the module or the namespace. */
 export const labelOf = (level: Level, merge: string, full: boolean): string => {
   if (merge === "module") return level.module ? (full ? level.module : base(level.module)) : "[no module]";
   if (merge === "namespace") {

@@ -1,7 +1,7 @@
 // The state of the page: one value, which is stored in the address after `#`.
 //
-// Receives: an address, or a change. Returns: the state. Must hold: everything that decides what is shown is in here, so Back works and a link
-// shows the same to other people. Values that are not set are not in the address.
+// Receives: an address. Returns: the state, and the address and the queries for a state. Must hold: everything that decides which data is shown is in the
+// state, so Back works and a link shows the same to other people. Values that equal those of `INITIAL` are not in the address.
 import type { Cost, Mode } from "./costs";
 
 export const VIEWS = [
@@ -41,13 +41,16 @@ export type State = {
   thread: number[];
   size?: string | undefined;
   lifetime?: string | undefined;
-  /** "mine": only levels in the user's own code; "all": all levels; "auto": mine, unless most costs have no such level. */
+  /**
+   * "mine": only levels in the user's own code; "all": all levels; "auto": "mine" if at least half of the allocations and live blocks have such a level, otherwise
+   * "all".
+   */
   levels: "auto" | "mine" | "all";
   merge: "function" | "line" | "module" | "namespace";
-  /** Consecutive levels of the same function are one. */
+  /** If true, consecutive levels of the same function are shown as one. */
   recursion: boolean;
   suppressions: boolean;
-  /** The index of another trace, or `@ns`. */
+  /** The base of a comparison: the index of another trace, or `@` and a moment in nanoseconds, or `@peak`. */
   compare?: string | undefined;
   /** How the base of a comparison with another trace is scaled: not at all, or to this trace's length, allocations, or total of each cost. */
   normalise: "no" | Normal;
@@ -61,12 +64,16 @@ export type State = {
   /** The source file and line. */
   src?: string | undefined;
   line?: number | undefined;
-  /** Flame graph. */
+  /**
+   * The flame graph: bottom-up instead of top-down, the root at the top, the smallest share of a box in percent, the searched text, the path of the box that fills
+   * the width.
+   */
   up: boolean;
   icicle: boolean;
   threshold: number;
   search: string;
   zoom: string;
+  /** Whether names have template arguments and parameters. */
   full: boolean;
   /** The timeline's mode. */
   chart: "live" | "rate" | "rss" | "threads";
@@ -151,7 +158,10 @@ export const format = (state: State): string => {
 
 export const mode = (state: State): Mode => (state.at !== undefined ? "moment" : state.from !== undefined || state.to !== undefined ? "range" : "session");
 
-/** The engine's query: the part of the state that decides the costs of stacks. */
+/**
+ * The part of the state that decides the costs of stacks, as a query for the engine. If the base is another trace, the worker removes `compare` and `normalise` and
+ * compares the two traces itself.
+ */
 export const query = (state: State): string => {
   const words = new URLSearchParams();
   if (state.at !== undefined) words.set("at", state.at === PEAK ? "peak" : String(Math.round(state.at)));
@@ -174,7 +184,7 @@ export const comparedRuns = ({ compare, runs, file }: State): number[] => (isOth
 /** The query for the whole session, without range and filters. */
 export const whole = (state: State): string => (state.domain === "custom" ? "domain=custom" : "");
 
-/** The query without a time, for the timeline, which always shows the whole session. */
+/** The query with the filters only, for the timeline, which always shows the whole session. */
 export const timeless = (state: State): string => {
   const words = new URLSearchParams();
   filters(state, words);
@@ -194,5 +204,5 @@ const filters = (state: State, words: URLSearchParams): void => {
 export const filtered = (state: State): boolean =>
   state.include.length + state.exclude.length + state.thread.length > 0 || state.size !== undefined || state.lifetime !== undefined;
 
-/** The name of a moment. */
+/** The text for a moment: "the peak", or its time. */
 export const momentText = (at: number, format: (ns: number) => string): string => (at === PEAK ? "the peak" : format(at));

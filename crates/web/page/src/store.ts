@@ -45,7 +45,8 @@ export type Answered<T> = { value: T | undefined; error: string | undefined; bus
 export const useAnswer = <T>(make: () => Promise<T> | undefined, deps: unknown[]): Answered<T> => {
   const [answer, set] = useState<Answered<T>>({ value: undefined, error: undefined, busy: true });
   const latest = useRef(0);
-  // Busy as soon as something else is wanted. Effects would run too late, after it has been drawn.
+  // The answer is marked as busy in the same rendering in which `deps` change. An effect would mark it only after the old answer has been drawn as if it were
+  // current.
   const wanted = JSON.stringify(deps);
   const asked = useRef(wanted);
   useEffect(() => {
@@ -95,5 +96,5 @@ export const usePreference = <T>(name: string, otherwise: T): [T, (value: T) => 
   ];
 };
 
-/** The selection, for the details. It is not in the address, because it refers to rows on the screen. */
+/** What the details are about. It is not in the address, because it refers to rows on the screen. */
 export type { Selection } from "./work/protocol";

@@ -82,7 +82,7 @@ export const signed = (value: number, kind: Kind): string => {
   return amount > 0 ? `+${show(amount, kind)}` : show(amount, kind);
 };
 
-/** A number with all its digits, for the details. */
+/** The short form of a number. If that form rounds bytes or a time, all digits follow in brackets. */
 export const full = (value: number, kind: Kind): string => {
   const short = show(value, kind);
   if (kind === "bytes" && Math.abs(value) >= 1000) return `${short} (${exact(value)} B)`;

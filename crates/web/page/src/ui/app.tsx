@@ -53,7 +53,7 @@ export const App = (): JSX.Element => {
 /** Milliseconds between two requests for the progress of loading. */
 const LOADING_PAUSE = 50;
 
-/** Requests the status again and again while a trace loads, and while its program runs. */
+/** Requests the status again and again while the trace loads, and while the recorded program runs. */
 const useStatus = (state: State): { value: Status | undefined; error: string | undefined } => {
   const { file, domain } = state;
   const [turn, setTurn] = useState(0);
@@ -121,7 +121,7 @@ const Opened = ({ status, trace }: { status: Status; trace: TraceStatus }): JSX.
   const mine = whole.value?.mine ?? 1;
   const runtime = trace.session?.runtime_ns ?? 0;
   const look = lookOf(state, mine);
-  // When two traces are compared, the keys of functions are different ones.
+  // The keys of functions depend on which two traces are compared, if any. A selection that was made with other keys is not shown.
   const between = isOtherTrace(state.compare) ? `${state.compare}` : "";
   const picked = lastPicked?.between === between ? lastPicked : undefined;
   const pick = (next: Pick | undefined): void => setPicked(next && { ...next, look, between });

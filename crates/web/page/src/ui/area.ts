@@ -18,7 +18,7 @@ export type Drawing = {
   total: number[] | undefined;
   lines: Line[];
   log: boolean;
-  /** True: a value stays constant until the next one (a rate). False: values are connected (a level). */
+  /** True: a value stays constant until the next one (a rate). False: values are connected (a level, or a sum from the start). */
   stepped: boolean;
   format: (value: number) => string;
   /** A shorter form, for little space. */

@@ -1,6 +1,6 @@
 // Draws the boxes of a flame graph, and finds the box under the mouse.
 //
-// Must hold: only visible boxes are visited. They are in depth-first order, so a box that is too narrow is skipped together with its subtree.
+// Must hold: below a box that is too narrow or out of sight, no box is visited. Boxes are in depth-first order, so such a box is skipped together with its subtree.
 import { deltaColour, ownerColour } from "../colours";
 import type { Flame } from "../work/flame";
 import { type Level, matcher } from "../work/stacks";
@@ -17,7 +17,7 @@ export type Scene = {
   zoom: number;
   width: number;
   height: number;
-  /** The root is at the bottom. */
+  /** True if the root is at the bottom. */
   up: boolean;
   hover: number;
   cursor: number;
@@ -109,7 +109,7 @@ export const boxAt = (scene: Scene, x: number, y: number): number => {
   return -1;
 };
 
-/** The boxes whose names match, and their sum. A box inside another match does not count again. */
+/** The boxes whose function, file or module matches, and the sum of their values. A box below another match does not count again. */
 export const matched = (flame: Flame, labels: Map<number, Level>, search: string): { boxes: Uint8Array; total: number } => {
   const test = matcher(search);
   const keys = new Map<number, boolean>();

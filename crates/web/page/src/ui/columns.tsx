@@ -22,7 +22,9 @@ export const LevelName = ({ level, merge, full, search }: { level: Row["level"];
 
 export type Shape = Partial<Record<Mode, Cost[]>>;
 
-/** The prefix sums of a report do not tell which blocks of a range are live at its end. */
+/**
+ * The costs that tables can have columns for. In a report they are without kept blocks, because its slices do not tell which blocks of a range are live at its end.
+ */
 export const known = (mode: Mode, isReport: boolean): Cost[] => COLUMNS[mode].filter((cost) => !(isReport && mode === "range" && cost.startsWith("kept")));
 
 export const shown = (shape: Shape, mode: Mode, isReport: boolean): Cost[] => (shape[mode] ?? SHOWN[mode]).filter((cost) => known(mode, isReport).includes(cost));
@@ -31,7 +33,7 @@ type Options = { mode: Mode; totals: Totals | undefined; self?: boolean; prefix?
 
 const title = (cost: Cost, mode: Mode, prefix: string | undefined, self: boolean | undefined): string => `${prefix ?? ""}${name(cost, mode)}${self ? " (self)" : ""}`;
 
-/** A column of numbers, each with its share of the total as a bar. In a comparison, the numbers are differences. */
+/** A column of numbers, each with its share of the total as a bar. In a comparison, the numbers are differences, except in columns of self costs. */
 export const costColumn = (cost: Cost, { mode, totals, self, prefix }: Options): Column<Row> => {
   const { kind } = COSTS[cost];
   const most = totals ? largest(cost, totals.sums, totals.base) : 0;
@@ -47,7 +49,7 @@ export const costColumn = (cost: Cost, { mode, totals, self, prefix }: Options):
   return {
     id: self ? `self ${cost}` : cost,
     title: title(cost, mode, prefix, self),
-    help: help(cost, mode) + (self ? " Only what the function allocates itself, not what functions allocate that it calls." : ""),
+    help: help(cost, mode) + (self ? " Only what the function allocates itself, not what the functions that it calls allocate." : ""),
     width: Math.max(kind === "bytes" ? 124 : 128, title(cost, mode, prefix, self).length * 8 + 40, letters * 8 + 20),
     numeric: true,
     bar: (row) => (!hasBar || most === 0 ? 0 : (isDiff(row) ? change(row) : of(row)) / most),

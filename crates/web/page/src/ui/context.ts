@@ -14,7 +14,7 @@ export type TraceStatus = {
   remaining_ns: number | null;
   error: string | null;
   version: number;
-  /** The program's own allocators reported blocks. */
+  /** True if the program's own allocators reported blocks. */
   custom: boolean;
   notes: string[];
   session: {
@@ -66,7 +66,7 @@ export type Page = {
   runtime: number;
   /** The peak of the whole session and all blocks. Undefined until it and the colours of functions are known. */
   peak: { time_ns: number; bytes: number } | undefined;
-  /** The live bytes of each function at the selected moment, and its time. */
+  /** The selected moment: its time, the live bytes, and the live bytes of each function. Undefined if no moment is selected or its numbers are not there yet. */
   live: { time_ns: number; bytes: number; byFunction: Map<string, number> } | undefined;
   picked: Picked | undefined;
   pick: (picked: Pick | undefined) => void;

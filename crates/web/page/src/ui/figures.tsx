@@ -76,7 +76,7 @@ const Share = ({ of, part, all }: { of: string; part: number; all: number }): JS
   </Num>
 );
 
-/** The code that holds most, and how much. */
+/** The code that holds most, and how much. In a comparison, the code that changed most. */
 const Holder = ({ overview, cost, name, title, canOpen }: { overview: Overview; cost: "live_bytes" | "peak_bytes"; name: string; title: string; canOpen: boolean }): JSX.Element => {
   const { state, isDiff } = usePage();
   const [biggest] = overview.lists[cost] ?? [];

@@ -1,7 +1,7 @@
 // A table, flat or a tree, that draws only the visible rows. It may have half a million rows.
 //
 // Receives: columns, a number of rows, a function that returns a range of rows, and callbacks. Must hold: everything works with the keyboard.
-// A screen reader can tell where it is (aria-rowindex, -level, -expanded). Column widths and order are remembered.
+// A screen reader can tell where it is (aria-rowindex, -level, -expanded). Column widths are remembered. (`ColumnMenu` remembers which columns there are.)
 import { Component, type ComponentChildren, type JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { recall, remember } from "../store";
@@ -32,7 +32,7 @@ export type TreeParts<R> = {
 
 export type GridProps<R> = {
   label: string;
-  /** The name under which widths and order are remembered. */
+  /** The name under which the widths of columns are remembered. */
   name: string;
   columns: Column<R>[];
   count: number;
@@ -55,7 +55,7 @@ export type GridProps<R> = {
 const ROW = 26;
 /** How many rows are drawn above and below the visible ones, so that a slow answer is not noticed. */
 const MORE = 4;
-/** More rows than a window ever has. The elements of rows that scroll out are used again for rows that scroll in. */
+/** More rows than are ever drawn at once. The elements of rows that scroll out are used again for rows that scroll in. */
 const POOL = 331;
 
 export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
@@ -267,5 +267,5 @@ const Head = <R,>({ column, props, width, onResize }: { column: Column<R>; props
   );
 };
 
-/** A table of a list that is here as a whole. */
+/** A table of a list that is completely in memory. */
 export const ListGrid = <R,>({ list, ...others }: Omit<GridProps<R>, "count" | "rows"> & { list: R[] }): JSX.Element => <Grid {...others} count={list.length} rows={(from, to) => list.slice(from, to)} />;

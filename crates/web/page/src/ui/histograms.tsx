@@ -191,7 +191,7 @@ export const LifetimesView = (): JSX.Element => {
 const lifetimeNote = ({ freed, freedBytes, live, liveBytes }: Record<"freed" | "freedBytes" | "live" | "liveBytes", number>): string =>
   [freed > 0 && `${several(freed, "block")} of ${bytes(freedBytes)} freed after this long`, live > 0 && `${several(live, "block")} of ${bytes(liveBytes)} still live, this old`].filter(Boolean).join("; ");
 
-/** Joins the buckets that are shorter than the clock can tell apart. */
+/** Joins the buckets of lifetimes below 131 µs (2^17 ns) to one, because the time of events is known only to 0.1 ms. */
 const joinShort = (bars: Bar[], format: (value: number) => string): void => {
   const short = bars.filter((bar) => bar.to < 131_072);
   if (short.length < 2) return;

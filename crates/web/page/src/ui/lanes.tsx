@@ -1,4 +1,4 @@
-// A lane for each thread: the live blocks that it allocated.
+// A lane for each of the threads whose blocks were the largest part of the peak (`MOST`): the live bytes that the thread allocated, over time.
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { ask } from "../client";

@@ -26,7 +26,7 @@ export type Leak = {
   allocations: number;
   ratio: number | null;
   growth_bytes_per_second: number;
-  /** Null if nothing was allocated, or nothing is live. */
+  /** The first and the last allocation, and the age of the oldest live block. Null if nothing was allocated, or nothing is live. */
   first_ns: number | null;
   last_ns: number | null;
   age_ns: number | null;

@@ -214,7 +214,7 @@ export const ExportMenu = (): JSX.Element => {
 };
 
 const KEYS: [string, string][] = [
-  ["1 … 9", "views, in the order of the tabs"],
+  ["1 … 9", "the first nine views, in the order of the tabs"],
   ["/", "filter or search"],
   ["Esc", "close details, clear zoom"],
   ["Alt + ← →", "back and forward"],

@@ -37,7 +37,7 @@ const factor = (how: State["normalise"], what: What, here: Timeline, other: Time
 export const overlay = (timelines: Timeline[], state: State, status: Status, what: What, ink: { text: string }, isDark: boolean): Line[] => {
   const [here, ...others] = timelines;
   const traces = overlaid(state);
-  // This answer belongs to an older query.
+  // If the numbers differ, the timelines are the answer to an older query.
   if (!here || others.length !== traces.length) return [];
   const colours = COLOURS[isDark ? "dark" : "light"];
   return others.map((other, index) => {

@@ -43,7 +43,7 @@ export const WholeOnly = ({ what, isTimeless = false }: { what: string; isTimele
 
 export const Empty = ({ children }: { children: ComponentChildren }): JSX.Element => <div class="empty">{children}</div>;
 
-/** A text in which the searched words are marked. */
+/** A text in which the first occurrence of `search` is marked. */
 export const Marked = ({ text, search }: { text: string; search: string }): JSX.Element => {
   const at = search ? text.toLowerCase().indexOf(search.toLowerCase()) : -1;
   if (at < 0) return <>{text}</>;
@@ -209,7 +209,7 @@ export const download = (name: string, content: Blob | string, type = "text/plai
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 };
 
-/** The size of an element, followed. */
+/** The size of an element. It is updated whenever it changes. */
 export const useSize = (place: { current: HTMLElement | null }): { width: number; height: number } => {
   const [size, set] = useState({ width: 0, height: 0 });
   useEffect(() => {

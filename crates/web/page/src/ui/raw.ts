@@ -7,7 +7,7 @@ import { usePage } from "./context";
 /** How many milliseconds a query must stay unchanged before a request that walks all events is sent. */
 const PATIENCE = 250;
 
-/** The query without the comparison, which does not change such a view. */
+/** The query without the comparison, because answers that are shown unchanged are about one trace. */
 const alone = (query: string, domain: string): string => {
   const words = new URLSearchParams(query);
   for (const word of ["compare", "normalise"]) words.delete(word);
@@ -15,13 +15,13 @@ const alone = (query: string, domain: string): string => {
   return words.toString();
 };
 
-/** `view`: undefined means that nothing is requested. */
+/** Requests an answer about the open trace. If `view` is undefined, nothing is requested. */
 export const useRaw = (view: string | undefined, query: string): Answered<Record<string, unknown>> => {
   const { state, ask: about } = usePage();
   return useAsk("raw", view === undefined ? undefined : { view, trace: state.file, query: alone(query, state.domain), version: about.version });
 };
 
-/** The same for several traces, in their order. */
+/** Like `useRaw`, for several traces. The answers are in the order of `traces`. */
 export const useRaws = (view: string, query: string, traces: number[]): Answered<Record<string, unknown>[]> => {
   const { state, ask: about } = usePage();
   const words = alone(query, state.domain);
@@ -30,7 +30,7 @@ export const useRaws = (view: string, query: string, traces: number[]): Answered
   return useAnswer(() => (traces.length === 0 ? undefined : all()), [view, words, version, traces.join()]);
 };
 
-/** The same, but not while the user drags. */
+/** Like `useRaw`, but sends the request only after the query has not changed for `PATIENCE` milliseconds, so not while the user drags. */
 export const usePatient = (view: string, query: string): Answered<Record<string, unknown>> => {
   const [settled, set] = useState(query);
   useEffect(() => {

@@ -21,9 +21,9 @@ export type Timeline = {
   overhead_bytes?: (number | null)[];
   bands: ({ function: string | null; short?: string | null; file: string | null; line: number | null; module: string | null } & Values)[];
   other: Values;
-  /** When the whole process held most. */
+  /** When the whole process held most: the time, and the index of its slice. */
   peak: { index: number; time_ns: number };
-  /** When the blocks of the query held most. Older reports do not have it. */
+  /** When the blocks of the query held most, and how much. */
   own_peak?: { bytes: number; time_ns: number };
 };
 

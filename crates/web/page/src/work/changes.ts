@@ -1,7 +1,7 @@
 // What changed between a base and one or several runs.
 //
-// Receives: queries with the same base. Returns: the cost of every function itself before, and after in each run, the largest mean difference first.
-// `pairing.ts` decides which functions are the same.
+// Receives: queries with the same base. Returns: the functions whose own cost differs between the base and a run, each with this cost in the base and in every
+// run. The largest mean difference comes first. `pairing.ts` decides which functions are the same.
 import { value } from "../costs";
 import { dataOf, totalsOf } from "./data";
 import { unit } from "./normal";
@@ -41,7 +41,7 @@ export const diff = async ({ asks, look, cost, normal }: Requests["diff"]["args"
   return list.sort((a, b) => mean(b) - mean(a) || (a.name < b.name ? -1 : 1)).slice(0, MOST);
 };
 
-/** The most that a single stack of each function held at any time, by the function's key. */
+/** For the key of each function that is the innermost one of a stack: the most bytes that a single such stack held at any time. */
 const ownPeaks = (columns: Columns | undefined, paths: Paths): Map<number, number> => {
   const peaks = new Map<number, number>();
   columns?.stack.forEach((stack, index) => {

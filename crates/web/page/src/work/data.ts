@@ -1,4 +1,4 @@
-// The stacks and costs that belong to a query, requested once.
+// The stacks and costs that belong to a query. The latest answers are kept (`Kept`).
 //
 // Receives: a trace and a query. Returns: stacks and costs; for two traces, both joined to one set. Must hold: the same query has the same answer
 // while the trace does not grow.
@@ -27,7 +27,7 @@ const from = (): Source => {
   return source;
 };
 
-/** The stacks of a trace. Of the query, only the domain matters for them. */
+/** Returns the only part of a query that decides which stacks a trace has: the domain. */
 const domainOf = (words: URLSearchParams): string => (words.get("domain") === "custom" ? "domain=custom" : "");
 
 const stacksOf = (trace: number, domain: string, version: number): Promise<Stacks> =>
@@ -40,7 +40,7 @@ export const dataOf = (ask: Ask): Promise<Data> =>
     const words = new URLSearchParams(ask.query);
     const [stacks, answer] = await (isOtherTrace(words.get("compare")) ? both(ask, words) : one(ask, words));
     const suppressed = words.get("suppressions") === "off" ? undefined : stacks.answer.stacks.suppressed;
-    // A server has applied the filters already. For a report it is done here.
+    // A server has already applied `include` and `exclude`. For a report they are applied here.
     const keep = from().isReport ? stacks.matching(words.getAll("include"), words.getAll("exclude")) : undefined;
     const profile = read(answer as ProfileAnswer, suppressed, keep);
     const how = words.get("normalise") as Normal | null;
@@ -49,7 +49,7 @@ export const dataOf = (ask: Ask): Promise<Data> =>
 
 const one = (ask: Ask, words: URLSearchParams): Promise<[Stacks, Answer]> => Promise.all([stacksOf(ask.trace, domainOf(words), ask.version), from().get("profile", ask.trace, ask.query)]);
 
-/** This trace and another one, for the same query. */
+/** Requests stacks and costs of this trace and of the base, which is another trace, and joins them. */
 const both = async (ask: Ask, words: URLSearchParams): Promise<[Stacks, Answer]> => {
   const other = Number(words.get("compare"));
   const same = new URLSearchParams(words);
@@ -67,7 +67,7 @@ const both = async (ask: Ask, words: URLSearchParams): Promise<[Stacks, Answer]>
   return [new Stacks(join(stacks.answer, base.answer), stacks.answer.levels.function.length), { ...now, base: moved, base_range: before.range }];
 };
 
-/** Loads a trace of the same folder at its first use. */
+/** Waits until a trace is loaded. The request for its status makes the server load it, if it was only found in the same folder. */
 const ready = async (trace: number, domain: string): Promise<void> => {
   for (;;) {
     const status = (await from().get("status", trace, domain)) as { traces: ({ state: string; error: string | null } | null)[] };

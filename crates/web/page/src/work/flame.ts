@@ -18,12 +18,13 @@ export type Flame = {
   value: Float64Array;
   base: Float64Array | undefined;
   deepest: number;
-  /** The number of hidden boxes, which are below the threshold. */
+  /** The number of boxes that were left out because they are below the threshold or because there are `MOST` boxes already. Boxes below these are not counted. */
   cut: number;
 };
 
 type Box = { node: Node; from: number; parent: number };
 
+/** About the most boxes of a flame graph. */
 export const MOST = 400_000;
 
 export const flame = (tree: Tree, cost: Cost, threshold: number): Flame => {
@@ -52,7 +53,7 @@ export const flame = (tree: Tree, cost: Cost, threshold: number): Flame => {
       place += weight(child) / all;
       return start;
     });
-    // The last child pushed is the next one drawn. It is the largest, at the left.
+    // The child that is pushed last is popped next. It is the largest one, at the left.
     for (let child = order.length - 1; child >= 0; child--) {
       const node = order[child];
       if (node) open.push({ node, from: starts[child] ?? 0, parent: index });
@@ -61,7 +62,7 @@ export const flame = (tree: Tree, cost: Cost, threshold: number): Flame => {
   return columns(tree, boxes, cost, cut);
 };
 
-/** For each row, the first row with the same path. Stacks of two traces are the same if their functions are. */
+/** For each row, the first row with the same path. Stacks of two traces have the same path if their functions are the same. */
 const firsts = new WeakMap<Tree, Uint32Array>();
 const firstOf = (tree: Tree): Uint32Array => {
   const found = firsts.get(tree);

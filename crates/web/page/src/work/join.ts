@@ -1,7 +1,7 @@
 // Joins two traces to one set, to compare them.
 //
-// Receives: the stacks of both. Returns: one set, in which the levels, nodes and stacks of the second follow those of the first. `pairing.ts` decides which
-// functions are the same.
+// Receives: the stacks of both traces. Returns: one set, in which the levels, nodes and stacks of the second trace follow those of the first. `pairing.ts`
+// decides which functions are the same.
 import type { StacksAnswer } from "./stacks";
 
 export const join = (one: StacksAnswer, other: StacksAnswer): StacksAnswer => {

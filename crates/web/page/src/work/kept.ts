@@ -1,5 +1,6 @@
-// A cache of answers, because going back and forth requests the same again.
+// A cache of the latest answers, because Back and Forward in the browser request the same answers again.
 
+/** The most answers in a cache. The one that was not used for the longest time is removed. */
 const MOST = 12;
 
 export class Kept<T> {

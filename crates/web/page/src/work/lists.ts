@@ -14,10 +14,10 @@ export type Blamed = {
   rows: number[];
 };
 
-/** The level to blame for a stack. */
+/** The level to blame for a stack: the innermost one in the user's own code, or the innermost of all. Undefined if the stack has no levels. */
 const blamedLevel = (stacks: Stacks, stack: number): number | undefined => stacks.blamed(stack) ?? stacks.whole(stack)[0];
 
-/** A key that all stacks with the same blamed line share. Undefined if nothing is known about the stack. */
+/** A key that all stacks with the same blamed line share. Undefined if the stack has no levels. */
 export const blamedKey = (stacks: Stacks, stack: number): number | undefined => {
   const level = blamedLevel(stacks, stack);
   return level === undefined ? undefined : stacks.keys("line").ofLevel[level];
@@ -53,7 +53,7 @@ export const blame = (profile: Profile, stacks: Stacks): Blamed[] => {
   return [...known.values()];
 };
 
-/** The row of the most expensive stack. */
+/** Returns the one of these rows whose stack has the highest cost. */
 export const dearest = (profile: Profile, rows: ArrayLike<number>, cost: Cost): number | undefined => {
   let best: number | undefined;
   let most = -1;

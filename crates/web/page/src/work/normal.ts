@@ -10,7 +10,7 @@ type Range = { from_ns: number; to_ns: number } | undefined;
 const length = (range: Range): number => (range ? range.to_ns - range.from_ns : 0);
 const calls = (sums: Float64Array): number => (sums[at("allocations")] ?? 0) || (sums[at("live_allocations")] ?? 0);
 
-/** The factor for a column of the base. It is 1 if the column cannot be scaled, for example because the length is 0. */
+/** The factor for each column of the base. It is 1 if the column cannot be scaled, for example because the length of a trace is 0. */
 const factors = (profile: Profile, how: Normal, answer: ProfileAnswer): Float64Array => {
   const now = total(profile.sums);
   const before = total(profile.base ?? new Float64Array(WIDTH));

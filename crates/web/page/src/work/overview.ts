@@ -35,7 +35,7 @@ export const overview = async ({ ask, costs, limit }: Requests["overview"]["args
   return { totals: totalsOf(data), lists, counts, mine: all > 0 ? mine / all : 1, live: liveByFunction(list, stacks) };
 };
 
-/** The levels that the blamed one called, innermost first. */
+/** The levels that are more inner than the blamed one, innermost first. */
 const inside = (stacks: Stacks, stack: number): Level[] => {
   const blamed = stacks.blamed(stack);
   const levels = stacks.whole(stack);

@@ -8,7 +8,7 @@ import type { StacksAnswer } from "./stacks";
 export type File = string | null;
 type Files = Map<string, Set<File>>;
 
-/** Separates a function from its file: one mark if the base has it, another one if only this trace has it. */
+/** Separates a function from its file in a name: `IN_BASE` if the base has the function in this file, `ONLY_HERE` if only this trace has it. */
 const IN_BASE = "\n";
 const ONLY_HERE = "\n+";
 
@@ -57,7 +57,7 @@ export const pairedNames = (answer: StacksAnswer, border: number): string[] => {
 /** Code without a name is one function per module, because addresses mean nothing in another build. */
 export const namelessIn = (module: string | null): string => `\n${module === null ? "?" : module.slice(module.lastIndexOf("/") + 1)}`;
 
-/** Pairs the files of one function in two traces. */
+/** Pairs the files in which two traces have functions of the same name. */
 export const pairs = (one: Set<File>, other: Set<File>): Map<File, File> => {
   const found = new Map<File, File>();
   const [first] = one;
@@ -99,7 +99,7 @@ const byTail = (files: Set<string>, length: number): Map<string, string[]> => {
 export class Runs {
   private readonly extra: Files = new Map();
 
-  /** The shared names for the names of one run. */
+  /** Adds the names of one run. Returns a function that maps each of these names to the name that all runs share. */
   add(names: string[]): (name: string) => string {
     const mine: Files = new Map();
     const split = (name: string): [string, string] | undefined => {

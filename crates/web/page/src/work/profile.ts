@@ -21,7 +21,7 @@ export type Profile = {
   base: Float64Array | undefined;
 };
 
-/** `suppressed`: by stack, -1 if it is not suppressed. `keep`: by stack, 1 if it is wanted. */
+/** `suppressed`: for each stack the index of the suppression that matches it, or -1. `keep`: for each stack 1 if it is wanted; undefined if all are. */
 export const read = (answer: ProfileAnswer, suppressed: number[] | undefined, keep?: Uint8Array): Profile => {
   const now = (answer.profile ?? answer) as Columns;
   const base = answer.base;

@@ -5,7 +5,7 @@ import type { Flame } from "./flame";
 import type { Level, Look } from "./stacks";
 import type { Direction, Sort } from "./tree";
 
-/** A trace and a query (state.ts), which decide the costs. `version` increases while a trace grows. */
+/** A trace and a query (state.ts), which decide the costs. `version` increases when the trace grows and when suppressions are added. */
 export type Ask = { trace: number; query: string; version: number };
 
 /** A level and its costs. */

@@ -1,8 +1,8 @@
 // Answers from a report, which is one file without a server.
 //
-// Receives: the answers for the whole session, and for each slice of time the stacks that changed in it. Returns: the same answers as a server for every
-// range that begins and ends at borders of slices. Other ranges are moved to the nearest borders, at least one slice apart, and the answer's `range` says so.
-// Must hold: there is no replay here, only sums of the engine's counts.
+// Receives: the answers for the whole session, and for each slice of time the stacks that changed in it. Returns: for every range that begins and ends at
+// borders of slices, the same costs as a server, but without kept blocks and own peaks. Other ranges are moved to the nearest borders, at least one slice
+// apart, and the answer's `range` says so. Must hold: there is no replay here, only sums of the engine's counts.
 import type { Answer, Source } from "./source";
 import { Refusal } from "./source";
 
@@ -12,9 +12,9 @@ export type Slices = {
    * slice. `border` is the first border after them. A range that begins at the start and ends at `border` or later counts these costs instead of the slices before
    * `border`. Any other range leaves the sums out. */
   folded: ({ border: number; highest: number; highest_ns: number; stack: number[] } & Record<(typeof SUMMED)[number] | (typeof STATES)[number], number[]>) | null;
-  /** The borders of the slices: one more than slices. */
+  /** The times of the borders of slices. There is one more border than slices. */
   time_ns: number[];
-  /** The highest total of each slice, and its time. */
+  /** The most bytes that were live in each slice, and the time at which they were. */
   highest: number[];
   highest_ns: number[];
   start: number[];
@@ -97,7 +97,7 @@ export class Report implements Source {
     return { ...columns.answer(), range: { from_ns: time, to_ns: time } };
   }
 
-  /** The nearest border. */
+  /** The index of the border that is nearest to this time. */
   private border(time: number): number {
     const { time_ns } = this.data.slices;
     let best = 0;
@@ -118,7 +118,7 @@ export class Report implements Source {
     return [begin, begin + 1];
   }
 
-  /** The live blocks at a border. */
+  /** The live bytes and blocks of each stack at a border. */
   private live(border: number): Map<number, [number, number]> {
     const { start, stack, live_bytes, live_allocations } = this.data.slices;
     const live = new Map<number, [number, number]>();

@@ -56,7 +56,7 @@ export class Stacks {
 
   private readonly paired: string[] | undefined;
 
-  /** `border`: these are two traces, and the levels from this index on belong to the base. */
+  /** `border` is only given for two joined traces: the levels from this index on belong to the base. */
   constructor(
     readonly answer: StacksAnswer,
     border?: number,
@@ -65,7 +65,7 @@ export class Stacks {
     this.paired = border === undefined ? undefined : pairedNames(answer, border);
   }
 
-  /** The key of a stack of which no level is shown. */
+  /** The level that stands for a stack of which no level is shown. */
   get nothing(): number {
     return this.answer.levels.function.length;
   }
@@ -112,7 +112,7 @@ export class Stacks {
     return list;
   }
 
-  /** The key of a level, which is an index into `keyLevel`. */
+  /** The keys of all levels: `ofLevel` is the key of each level, `names` and `level` are the name and the first level of each key, `ids` is the key of each name. */
   keys(merge: Merge): { names: string[]; level: number[]; ofLevel: Uint32Array; ids: Map<string, number> } {
     const known = this.keyOf.get(merge);
     const count = this.nothing + 1;
@@ -206,14 +206,14 @@ export class Stacks {
     const hidden = new Uint8Array(levels.class.length);
     if (look.levels === "all") return hidden;
     for (let id = 0; id < hidden.length; id++) {
-      // A marker has no class and always stays.
+      // A level without a class is a marker for frames that are missing. It is never hidden.
       const name = levels.class[id] ?? null;
       if (name !== "program" && name !== null) hidden[id] = 1;
     }
     return hidden;
   }
 
-  /** For each stack, whether it matches all of `include` and none of `exclude`. */
+  /** For each stack, 1 if it matches all of `include` and none of `exclude`, otherwise 0. Undefined if there is no pattern. */
   matching(include: string[], exclude: string[]): Uint8Array | undefined {
     if (include.length + exclude.length === 0) return undefined;
     const count = this.answer.levels.function.length;

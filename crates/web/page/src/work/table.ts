@@ -7,7 +7,7 @@ import type { Ask, Requests, Row } from "./protocol";
 import { type Level, type Look, type Stacks, keyName, labelOf, lookName, matcher } from "./stacks";
 
 const allFunctions = new Kept<Function[]>();
-/** The list that is scrolled. */
+/** The functions of the latest `functionTable`, of which `functionWindow` returns the visible part. */
 let table: { functions: Function[]; stacks: Stacks } | undefined;
 
 export const functionsOf = (ask: Ask, look: Look): Promise<Function[]> =>
@@ -65,7 +65,7 @@ export const around = async ({ ask, look, key, cost }: Requests["neighbours"]["a
   };
 };
 
-/** Finds a function by its name. A part of the name is enough if only one function has it. A file may follow after a tab. */
+/** Finds a function by its full or short name, and returns its key. A file may follow the name after a tab. Then a function in this file is preferred. */
 export const keyOf = async ({ ask, look, name: given }: Requests["key"]["args"]): Promise<number | undefined> => {
   const { stacks } = await dataOf(ask);
   const list = await functionsOf(ask, look);

@@ -167,7 +167,7 @@ export const visible = (tree: Tree, sort: Sort, expanded: Set<string>, limit: nu
   return { nodes, indents, paths };
 };
 
-/** Expands a whole subtree, up to a number of nodes. */
+/** Expands a whole subtree, but stops after about `limit` nodes. */
 export const expandAll = (tree: Tree, from: Node, path: string, sort: Sort, expanded: Set<string>, limit: number): void => {
   const open: [Node, string][] = [[from, path]];
   let made = 0;

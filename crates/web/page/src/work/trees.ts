@@ -7,7 +7,7 @@ import type { Ask, Requests, TreeRow } from "./protocol";
 import { type Level, type Look, type Stacks, labelOf, lookName } from "./stacks";
 import { type Direction, type Node, type Sort, Tree, expandAll, expandChain, expandHot, find, visible } from "./tree";
 
-/** The most rows of a fully expanded tree. */
+/** The most visible rows of a tree. */
 const MOST_ROWS = 500_000;
 
 // There is one tree for each direction. Its expanded nodes stay expanded when its costs change.
