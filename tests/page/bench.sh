@@ -1,7 +1,8 @@
 #!/bin/sh
-# Records the traces for the measurement, measures the page, and appends the table to the given file: `bench.sh [FILE]`.
-# HEAPTRACK_BIN: the binary. The recorded programs are those of bench/inputs.py. The collector alone makes the largest
-# trace.
+# Records the traces for the measurement, measures the page and prints the table: `bench.sh [FILE]`. In FILE, the table
+# replaces everything from the heading "The page" on. HEAPTRACK_BIN is the binary. The recorded programs are demo/shop.cpp,
+# and Python and the C++ compiler with inputs of bench/inputs.py. The largest trace is made without a program, by an
+# example of the collector.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)

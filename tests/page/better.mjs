@@ -1,4 +1,4 @@
-// List B of the reference: what the page does better, B1 to B16. B13, the comparison, is in compare.mjs.
+// What the page adds to the features of KDE's GUI, as a list from B1 to B16. B13, the comparison, is in compare.mjs.
 import { readFileSync } from "node:fs";
 import { check, equal, go, has, holds, print, rows, serve, settled, trace, visit } from "./harness.mjs";
 
@@ -73,7 +73,7 @@ await check("B3 names that can be read: short, full on demand, file and line, de
   holds(selectable !== "none", "details can be selected");
   await page.keyboard.press("Escape");
 });
-await check("B4 my code: decode and blur are two names, in lists, trees and bands", async () => {
+await check("B4 my code: decode and blur are two names, in trees and bands", async () => {
   await go(page, "#/bottom-up");
   const names = (await rows(page, "Bottom-up tree")).slice(0, 2).map((row) => row.cells.name);
   holds(names.some((name) => name.includes("decode")) && names.some((name) => name.includes("blur")), names.join());
@@ -90,7 +90,7 @@ await check("B4 my code: decode and blur are two names, in lists, trees and band
   const chain = await rows(page, "Bottom-up tree");
   holds(chain.filter((row) => row.level > 2).length >= 2, "a chain of only children opens as one");
 });
-await check("B5 churn: lifetimes, bytes churned, rates", async () => {
+await check("B5 churn: lifetimes, rates", async () => {
   await go(page, "#/lifetimes");
   const wanted = print("lifetimes", trace("orders"));
   const short = wanted.deallocations.reduce((sum, count, at) => (wanted.to[at] < 131072 ? sum + count : sum), 0);
@@ -103,7 +103,7 @@ await check("B5 churn: lifetimes, bytes churned, rates", async () => {
   await settled(page);
   has(await text(".chart .card-head"), "since the start");
 });
-await check("B6 leaks: counts, ratio, growth, age, verdicts, suppress", async () => {
+await check("B6 leaks: counts, ratio, verdicts, a reason, suppress", async () => {
   await go(page, "#/leaks");
   const site = (await rows(page, "Leaks")).find((row) => row.text.includes("makeToken"));
   has(site.text, "grows");
@@ -119,7 +119,7 @@ await check("B6 leaks: counts, ratio, growth, age, verdicts, suppress", async ()
   await page.waitForFunction(() => document.querySelector(".said")?.textContent?.includes("leak:"));
   equal(await page.evaluate(() => navigator.clipboard.readText()), "leak:leaky::makeToken\n", "an LSan line");
 });
-await check("B7 more measures in every tree, and of each stack", async () => {
+await check("B7 more measures in a tree, and of each stack", async () => {
   await go(page, "#/top-down");
   await page.getByRole("button", { name: "Columns" }).click();
   const offered = await page.locator(".column-list").innerText();
@@ -163,7 +163,7 @@ await check("B9 the stacks of a selection are a list by cost", async () => {
   holds(counts.length > 3 && counts.every((count, at) => at === 0 || counts[at - 1] >= count), counts.join());
   await page.keyboard.press("Escape");
 });
-await check("B10 flame graph: owners' colours, sorted, both ways up, in ranges and diffs, SVG; options keep the zoom", async () => {
+await check("B10 flame graph: owners' colours, both ways up, in ranges and diffs, SVG; options keep the zoom", async () => {
   await go(page, "#/flame?levels=all");
   has(await text(".flame ~ .legend"), "your code");
   const paper = await page.locator(".flame-paper canvas").boundingBox();
@@ -210,7 +210,7 @@ await check("B11 charts: bands add up, log, zoom without a filter, RSS, lanes", 
   equal(await page.locator(".timeline .legend-entry").count(), 3, "three threads, three lanes");
   await go(page, "#/consumed");
 });
-await check("B12 sizes: powers of two, four measures, a click filters, and right", async () => {
+await check("B12 sizes: as many bars in a range as print has buckets, four measures, a click filters to the right blocks", async () => {
   await go(page, "#/sizes?from=1&to=300000000");
   const wanted = print("sizes", trace("orders"), "--from", "1ns", "--to", "300000000ns");
   const shown = await page.locator(".bars tr td:nth-child(3)").allInnerTexts();
@@ -255,7 +255,7 @@ await check("B15 exports, dark and light, help in place", async () => {
   has(await page.locator("dialog").innerText(), "a leak");
   await page.keyboard.press("Escape");
 });
-await check("B16 sorted by the cost at hand, honest bars, one kind of units, numbers to the right", async () => {
+await check("B16 bars of different lengths, units in powers of 1000, numbers to the right", async () => {
   await go(page, "#/callers?fn=main");
   const rest = await page.locator('[aria-label="Callees of main"] .grid-row .heat').evaluateAll((list) => list.map((one) => one.style.width));
   holds(new Set(rest).size > 2, `bars differ: ${rest}`);

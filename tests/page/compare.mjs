@@ -1,4 +1,4 @@
-// B13: comparison of two traces or of several runs. Every number equals that of `print --diff`.
+// The comparison of two traces or of several runs (B13 of the list in better.mjs). The numbers are compared with those of `print`.
 import { readFileSync } from "node:fs";
 import { check, equal, go, has, holds, print, rows, serve, settled, trace, visit } from "./harness.mjs";
 
@@ -7,14 +7,14 @@ const page = await visit(server.url);
 await settled(page);
 const hash = () => page.evaluate(() => location.hash);
 const text = (selector) => page.locator(selector).first().innerText();
-/** A trace in the folder of the open traces. The server loads it only when the page requests it. */
+/** The number of a trace in the folder of the open traces. The server loads it only when the page requests it. */
 const run = (await page.evaluate(async () => (await fetch("/api/status?trace=0")).json())).beside.find(({ name }) => name === "longer.htz").index;
 const near = (found, wanted, what) => {
   equal(found.length, wanted.length, `${what}: rows`);
   found.flat().forEach((number, index) => holds(Math.abs(number - wanted.flat()[index]) <= 1e-9 * Math.abs(number), `${what}: ${found} is not ${wanted}`));
 };
 
-await check("B13 diff of two traces: before, after, change, percent, new and gone; like the command line", async () => {
+await check("B13 diff of two traces: before, after and change are those of the command line", async () => {
   await go(page, "#/summary?compare=1&cost=leaked_bytes");
   await page.waitForSelector(".diff .grid-row");
   await settled(page);
@@ -114,7 +114,7 @@ const read = async (ns) => {
 await check("B13 timeline: the lines have the other traces' own values, scaled as the comparison is", async () => {
   const of = (name) => print("timeline", trace(name), "--points", "256", "--top", "0");
   const [here, base, longer] = ["orders", "base", "longer"].map(of);
-  // Not closer to the border of a slice than the precision of the mouse.
+  // `at` is a time that is further from every border of a slice than the precision of the mouse.
   const pixel = here.range.to_ns / ((await page.locator(".timeline .plot").boundingBox()).width - 64 - 14);
   const isClear = (time) => [base, longer].every((one) => one.time_ns.every((border) => Math.abs(border - time) > 0.7 * pixel));
   const end = Math.min(here.range.to_ns, base.range.to_ns, longer.range.to_ns);
@@ -144,7 +144,7 @@ server.child.kill();
 const all = await serve([trace("orders"), trace("base"), trace("compiler"), trace("python"), trace("node")]);
 const many = await visit(all.url);
 await settled(many);
-/** Checks the first rows and the number of rows. `print` must have each row with the same change. */
+/** Compares the number of rows and the visible rows with the changes that `print` lists. */
 const compare = async (hash, options, what) => {
   await go(many, `#/summary?${hash}`);
   const table = many.locator('[aria-label="Changes by function"]');
@@ -214,7 +214,7 @@ await check("B13 functions of one name in several files: trees, callers and flam
   const [file] = await Promise.all([pair.waitForEvent("download"), pair.getByRole("button", { name: "SVG" }).click()]);
   const svg = readFileSync(await file.path(), "utf8");
   equal(svg.match(/>make[^<]*<\/text>/g)?.length, 3, "boxes");
-  // Widths: 7 of blue.c, 5 of red.c, 4 of green.c. Each is a box with the gap after it.
+  // The boxes of `make` are 7 (blue.c), 5 (red.c) and 4 (green.c) allocations wide. The gap of one pixel after a box is part of its width.
   const widths = [...svg.matchAll(/<rect x="[\d.]+" y="[\d.]+" width="([\d.]+)"[^>]*\/><text [^>]*>make/g)].map((match) => Number(match[1]) + 1);
   equal(widths.map((width) => Math.round((7 * width) / widths[0])), [7, 5, 4], "as wide as the larger of both");
   await go(pair, "#/summary?compare=1&cost=leaked_bytes&levels=mine");

@@ -1,4 +1,4 @@
-// Files that are cut, empty, foreign or deleted, and a port that is in use.
+// Files that are cut, empty, foreign or deleted, a server that is gone, and messages of `heaptrack analyze` on the terminal.
 import { execFileSync, spawnSync } from "node:child_process";
 import { copyFileSync, readFileSync, unlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -37,7 +37,7 @@ await check("a truncated file is shown up to its end, and the page says that it 
   server.child.kill();
   unlinkSync(cut);
 });
-await check("what could not be recorded stands on the page, in print's words", async () => {
+await check("the page says what could not be recorded, in print's words", async () => {
   const { unseen } = print("summary", trace("python"));
   equal(unseen.map((one) => one.kind), ["pymalloc"], "what print says");
   const server = await serve([trace("python")]);
@@ -66,7 +66,7 @@ await check("of several files the bad one is named on the page, the others open"
   server.child.kill();
   unlinkSync(bad);
 });
-await check("a file that is deleted while it is looked at is still the one that was opened", async () => {
+await check("a file that is deleted after it was opened still answers for a range", async () => {
   const copy = join(traces, "x-gone.dat");
   copyFileSync(trace("orders"), copy);
   const server = await serve([copy]);
@@ -78,7 +78,7 @@ await check("a file that is deleted while it is looked at is still the one that 
   await page.close();
   server.child.kill();
 });
-await check("a server that is gone is told on the page", async () => {
+await check("the page says that its server is gone", async () => {
   const server = await serve([trace("orders")]);
   const page = await visit(server.url);
   await settled(page);
@@ -100,7 +100,7 @@ await check("a port in use is a sentence, and so is an impossible address", asyn
   other.close();
   has(refused("--listen", "203.0.113.7", trace("orders")), "cannot listen");
 });
-await check("a file of suppressions that makes no sense is told", async () => {
+await check("a bad line in a file of suppressions is refused with its number", async () => {
   const file = join(traces, "x-supp.txt");
   writeFileSync(file, "leak:fine\nnonsense\n");
   has(refused("--suppressions", file, trace("orders")), "line 2");

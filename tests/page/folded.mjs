@@ -47,7 +47,7 @@ await check("every answer is print's", async () => {
     for (const view of VIEWS) equal(plain(await ask(view, query)), plain(print(view, file, ...options)), `${view}?${query}`);
   }
 });
-await check("a report has the folded events where a range begins with the session, as print has", async () => {
+await check("in a report, ranges that begin with the session and later ones have print's costs", async () => {
   const html = join(traces, "folded.html");
   execFileSync(bin, ["report", file, "-o", html], { stdio: "ignore" });
   const own = await visit(pathToFileURL(html).href);

@@ -2,7 +2,7 @@
 
 const SCRIPT = new Set(["FunctionCall", "EvaluateScript", "FireAnimationFrame", "RunMicrotasks", "TimerFire", "EventDispatch"]);
 
-/** The CPU time in milliseconds of the longest frame while `action` runs. */
+/** The most CPU time, in milliseconds, that scripts of the main thread took in one frame while `action` ran. */
 export const longestFrame = async (page, action) => {
   const session = await page.context().newCDPSession(page);
   const events = [];

@@ -1,7 +1,8 @@
 // Shared by all tests of the page: a browser, servers, and checks that report what failed.
 //
 // Environment: HEAPTRACK_BIN; TRACES, a folder with orders.htz, base.htz, longer.htz, pool.htz, compiler.htz, python.htz, node.htz, twins.htz,
-// twins-before.htz, twins-again.htz, screens.htz, screens-before.htz, pool-before.htz, folded.htz, folded-before.htz; SHOTS, the folder for pictures; PAGE (optional), a folder with a built page that is tested instead of the binary's own.
+// twins-before.htz, twins-again.htz, screens.htz, screens-before.htz, pool-before.htz, folded.htz, folded-before.htz; SHOTS, the folder for pictures; PAGE
+// (optional), a folder with a built page that is tested instead of the binary's own; CHROMIUM (optional), the browser's path.
 import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -97,7 +98,7 @@ export const browser = async () => {
   return context;
 };
 
-/** Opens a page at a state. Everything that it logs or throws is a failure. `first` runs in the page before its own script. */
+/** Opens a page at a state. Every error that it logs or throws is a failure. `first` runs in the page before its own script. */
 export const visit = async (url, hash = "", first = undefined) => {
   const page = await (await browser()).newPage();
   if (first) await page.addInitScript(first);
@@ -140,7 +141,7 @@ export const settled = (page) =>
       }),
   );
 
-/** The rows of a table as objects with the exact values of the columns. */
+/** The visible rows of a table as objects with the exact values of the columns. */
 export const rows = (page, label) =>
   page.$$eval(`[aria-label="${label}"] .grid-row`, (list) =>
     list

@@ -1,4 +1,4 @@
-// The three tasks of the reference. The answer is on the first screen, or one click away.
+// Three typical searches: a leak, the peak, and churn. The answer is on the first screen, or one click away.
 import { check, equal, has, holds, serve, settled, trace, visit } from "./harness.mjs";
 
 const server = await serve([trace("orders")]);

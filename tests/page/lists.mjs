@@ -1,4 +1,4 @@
-// List A of the reference: everything that KDE's GUI can do.
+// Everything that KDE's GUI can do, as a list from A1 to A19.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { check, equal, go, has, holds, press, print, rows, serve, settled, shots, trace, traces, visit } from "./harness.mjs";
@@ -26,7 +26,7 @@ await check("A2 allocations and temporary, with rates and shares", async () => {
   has(await short.getAttribute("title"), totals.temporary.toLocaleString("en-US"));
   has(await short.innerText(), `${Math.round((totals.temporary / totals.allocations) * 100)} %`);
 });
-await check("A3 peak with its time, RSS, leaked", async () => {
+await check("A3 peak, leaked, RSS", async () => {
   const { totals } = print("summary", trace("orders"));
   has(await page.locator(".figure-card", { hasText: "Peak heap" }).getAttribute("title"), totals.peak_bytes.toLocaleString("en-US"));
   has(await page.locator(".figure-card", { hasText: "Leaked" }).getAttribute("title"), totals.leaked_bytes.toLocaleString("en-US"));
@@ -245,7 +245,7 @@ await check("A16 sizes: bars by function, with count, total and average", async 
   has(await bar.getAttribute("aria-label"), "120 allocations, 31.5 MB in total, 262.1 kB each");
   holds((await page.locator(".bars tr", { hasText: "32 – 63 B" }).locator("i").count()) >= 2, "stacked by function");
 });
-await check("A17 several files, open, compare, suppressions, switches", async () => {
+await check("A17 several files, open, suppressions, switched off again", async () => {
   await page.getByRole("button", { name: "Open…" }).click();
   const names = await page.locator(".traces").innerText();
   for (const name of ["orders.htz", "base.htz", "python.htz", "node.htz"]) has(names, name);

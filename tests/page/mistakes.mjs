@@ -33,7 +33,7 @@ const build = (folder, [what, file, right, mistaken]) => {
   symlinkSync(join(source, "node_modules"), join(folder, "node_modules"));
   const path = join(folder, "src", file);
   const text = readFileSync(path, "utf8");
-  equal(text.split(right).length, 2, `${what}: how often ${file} has what is to be changed, and one`);
+  equal(text.split(right).length, 2, `${what}: parts of ${file} before and after the code that is to be replaced`);
   writeFileSync(path, text.replace(right, mistaken).replace(...(IMPORTS[file] ?? ["", ""])));
   execFileSync("node", ["build.mjs", "dist"], { cwd: folder });
   return join(folder, "dist");

@@ -1,4 +1,5 @@
-// Every number of the page equals that of `print --json --view` for the same query.
+// The server's answers equal those of `print --json --view` for the same query. So do the visible numbers of trees, functions and the list of most
+// allocations, and the sums of the exported folded stacks.
 import { check, equal, go, holds, print, rows, serve, settled, trace, visit } from "./harness.mjs";
 
 const QUERIES = [
@@ -43,7 +44,7 @@ for (const name of ["orders", "python", "node"]) {
           const first = wanted.slice(0, seen.length);
           equal(seen.map((row) => Number(row.cells[main])), first.map((one) => of(one.total, main)), `${view}?${query}, in order`);
           if (seen.length === wanted.length) equal(shown(seen), table(wanted, (one) => one.total), `${view}?${query}`);
-          // Open the first row, to check one level deeper.
+          // Expand everything below the first row, to check these rows, too.
           await page.locator(`[aria-label="${label}"]`).focus();
           await page.keyboard.press("Home");
           await page.keyboard.press("*");
@@ -66,14 +67,14 @@ for (const name of ["orders", "python", "node"]) {
       }
     });
   }
-  await check(`${name}: the lists of the summary are print's`, async () => {
+  await check(`${name}: the list of most allocations is print's`, async () => {
     await go(page, "#/summary");
     const { lists } = print("summary", trace(name));
     const short = (text) => Number.parseFloat(text.replace(/[, ]/g, ""));
     const shown = (await page.locator('section[aria-label="Most allocations"] .entry-value').allInnerTexts()).map(short);
     equal(shown, lists.allocations.slice(0, shown.length).map((one) => one.value), "allocations");
   });
-  await check(`${name}: the folded stacks are print's flame`, async () => {
+  await check(`${name}: the folded stacks have as many calls at each depth as print's flame`, async () => {
     for (const [levels, hide] of Object.entries(LEVELS)) {
       await go(page, `#/flame?levels=${levels}&cost=allocations`);
       await page.getByRole("button", { name: "Export" }).click();

@@ -47,7 +47,7 @@ await check("whole session, ranges at borders and the peak are print's", async (
     equal(order(seen.map((row) => columns.map((cost) => Number(row.cells[cost])))), order(wanted.map((one) => columns.map((cost) => of(one.total, cost)))), words);
   }
 });
-await check("a range between borders snaps, and the page says to which", async () => {
+await check("a range between borders snaps to the nearest ones", async () => {
   await go(page, `#/bottom-up?from=${border(20) + 1000}&to=${border(180) - 1000}`);
   const snapped = await rows(page, "Bottom-up tree");
   await go(page, `#/bottom-up?from=${border(20)}&to=${border(180)}`);
@@ -59,7 +59,7 @@ await check("a range within one slice is that slice, not a moment without a star
   const { roots } = print("bottom-up", trace("orders"), "--hide", "all-but-mine", "--collapse", "recursion", "--from", `${border(100)}ns`, "--to", `${border(101)}ns`);
   equal(seen.sort(), roots.map(({ total }) => [total.peak_bytes, total.live_bytes - total.base_bytes].join()).sort(), "the slice");
 });
-await check("what is there of the whole session only is said to be", async () => {
+await check("the page says which views are only about the whole session", async () => {
   for (const address of ["threads?at=peak", "source?include=function:formatRow", "sizes?exclude=main", "lifetimes?from=0&to=1000", "leaks?include=main", "summary?include=main"]) {
     await go(page, `#/${address}`);
     has(await page.locator("body").innerText(), "only for the whole session and all blocks", address);
@@ -67,7 +67,7 @@ await check("what is there of the whole session only is said to be", async () =>
   await go(page, "#/threads");
   equal(await page.locator(".reason").count(), 0, "nothing to say");
 });
-await check("what a report cannot do it says", async () => {
+await check("a filter by thread is refused, with the command that can do it", async () => {
   await go(page, "#/bottom-up?thread=1");
   has(await page.locator(".problem").first().innerText(), "heaptrack analyze");
   await go(page, "#/summary");
@@ -96,7 +96,7 @@ await check("a large trace keeps to its budget, says what was cut, and opens", a
   equal(shown, wanted.slice(0, shown.length), "the peak of a range");
   await own.close();
 });
-await check("a budget that cannot be kept is told", async () => {
+await check("a report that is larger than its limit says so", async () => {
   const said = made(0, "node", join(traces, "small.html"));
   has(said, "the texts of source files are left out and so are ranges of time");
   has(said, "It is still larger than 0 MB");

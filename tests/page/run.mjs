@@ -1,4 +1,4 @@
-// Runs the themes in the arguments, or all themes.
+// Runs the themes in the arguments, or without arguments those of `all`. (folded.mjs is a theme, too.)
 import { end } from "./harness.mjs";
 
 const all = ["lists", "better", "compare", "hunts", "numbers", "truth", "crawl", "mistakes", "custom", "safety", "files", "access", "report", "live", "screens"];

@@ -43,7 +43,7 @@ await check("a foreign Origin is refused", async () => {
   for (const origin of ["http://evil.example", "null", `http://localhost.evil.example:${server.port}`]) equal(status(await request("GET /api/stacks?trace=0", { Origin: origin, Cookie: cookie })), 403, origin);
   equal(status(await request("GET /api/status", { "Sec-Fetch-Site": "cross-site", Cookie: cookie })), 403, "cross-site");
 });
-await check("no token, no answer", async () => {
+await check("a request without the token is refused", async () => {
   for (const path of ["/", "/page.js", "/api/status", "/api/stacks?trace=0", "/?token=", `/?token=${"0".repeat(32)}`]) {
     const answer = await request(`GET ${path}`);
     equal(status(answer), 403, path);
@@ -62,7 +62,7 @@ await check(".. leads nowhere, and only named sources are read", async () => {
   }
   for (const number of ["99", "-1", "x"]) holds(status(await request(`GET /api/stacks?trace=${number}`, { Cookie: cookie })) >= 400, number);
 });
-await check("a body of 1 GB is refused before it is sent", async () => {
+await check("a body of 1 GB is refused long before all of it is sent", async () => {
   for (const line of ["POST /api/suppressions", "GET /api/status", "POST /api/stacks"]) {
     let sent = 0;
     const answer = await raw(`${line} HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nCookie: ${cookie}\r\nContent-Length: 1073741824\r\n\r\n`, (socket) => {
@@ -89,7 +89,7 @@ await check("a body of 1 GB is refused before it is sent", async () => {
   });
   holds(endless === "" || status(endless) === 413, `chunked: ${endless.slice(0, 80)}`);
 });
-await check("other methods are refused, and nonsense is told", async () => {
+await check("other methods, bad queries and unknown views are refused", async () => {
   for (const method of ["PUT", "DELETE", "OPTIONS", "PATCH"]) equal(status(await request(`${method} /api/status`, { Cookie: cookie })), 405, method);
   const bad = await request("GET /api/profile?trace=0&from=soon", { Cookie: cookie });
   equal(status(bad), 400, "bad query");

@@ -1,6 +1,7 @@
 // One screen has no contradictions: a value that is shown in two places is the same number, and nothing is left from an earlier question.
 //
-// The traces are of tests/targets/screens.c, whose header comment has the numbers.
+// The traces are of tests/targets/screens.c, whose header comment has the numbers. A number at the beginning of a check's name only groups checks of the same
+// kind of contradiction. Some numbers are not used.
 import { check, equal, go, has, holds, print, rows, serve, settled, trace, visit } from "./harness.mjs";
 
 const server = await serve([trace("screens"), trace("screens-before")]);
@@ -58,7 +59,7 @@ await check("3 leaks are those of the whole session, whatever range or moment is
     await page.keyboard.press("Escape");
   }
 });
-await check("4 verdicts are explained as the documents do, and what was freed is not among what never was", async () => {
+await check("4 verdicts are explained as in the documents, and places that freed everything at exit are not listed as not freed", async () => {
   await go(page, "#/summary");
   const judged = section("Not freed: leak or not?");
   const sites = print("leaks", trace("screens")).sites;
@@ -76,7 +77,7 @@ await check("4 verdicts are explained as the documents do, and what was freed is
   has(exit.text, "until_exit");
   holds(!/(^|\s)0 s/.test(exit.text), `what is not known is not 0: ${exit.text}`);
 });
-await check("5 details follow every change: filters, other code, without", async () => {
+await check("5 details follow every change: filters, all code, excluded functions", async () => {
   await go(page, "#/bottom-up?levels=mine");
   await page.locator(".grid-row", { hasText: "token" }).click();
   await settled(page);
@@ -113,7 +114,7 @@ await check("5 a row of Leaks, its details and the Summary have the same numbers
   equal([await detailOf("Leaked"), await detailOf("Leaked blocks")], ["64.0 kB", "1,000"], "from the Summary");
   await page.keyboard.press("Escape");
 });
-await check("5 a comparison is made, or it is said that it is not; its block counts are those of what is listed", async () => {
+await check("5 views that cannot compare say so; the Summary and the details show both sides of a comparison", async () => {
   for (const view of ["leaks", "sizes", "lifetimes", "threads", "source", "consumed", "allocations", "temporary"]) {
     await go(page, `#/${view}?compare=1`);
     has(await text("#view"), "cannot compare", view);
@@ -127,7 +128,7 @@ await check("5 a comparison is made, or it is said that it is not; its block cou
   equal([await detailOf("Allocations", 1), await detailOf("Allocations", 2), await detailOf("Allocations", 3)], ["800", "1,000", "+200"], "details of a change");
   await page.keyboard.press("Escape");
 });
-await check("11 under a filter the peak is called the process's, and the selection's own is there too", async () => {
+await check("11 under a filter the peak is called the process's, and the own peak of the filtered blocks is marked, too", async () => {
   const worker = print("threads", trace("screens")).threads.find((one) => one.costs.allocated_bytes === 270_000);
   await go(page, `#/summary?thread=${worker.index}`);
   has(await text(".timeline .peak"), "the process's peak");
@@ -166,7 +167,7 @@ await check("12 a function has one colour in every view, whichever is opened fir
   await go(page, "#/sizes");
   holds((await page.locator(".view .legend .legend-entry").count()) > 3, "sizes have a legend");
 });
-await check("12 units: 1 kB is 1,000 B everywhere, and numbers of one table are written alike", async () => {
+await check("12 units: the bounds of sizes are in powers of 1000, and small ones are written in full", async () => {
   await go(page, "#/sizes");
   const labels = await page.locator(".bars th").allInnerTexts();
   holds(labels.every((label) => !/[KMG]iB/.test(label)), labels.join());
@@ -205,7 +206,7 @@ await check("15 a new function that is gone before the peak is among what change
   const head = await text(".diff .card-head");
   has(head, "screens-before.htz → screens.htz");
 });
-await check("17 a mean of nothing is no number", async () => {
+await check("17 a mean of nothing is shown as a dash", async () => {
   await go(page, "#/bottom-up?levels=mine");
   await page.locator(".grid-row", { hasText: "cache" }).click();
   await settled(page);
@@ -245,12 +246,12 @@ await check("a timeline that is zoomed calls only the session's peak the peak", 
   const wanted = print("profile", trace("screens"), "--lifetime", "5000000ns..").totals.peak_bytes;
   equal(await page.locator(".timeline .peak span").getAttribute("data-value"), String(wanted), "the filter means the same blocks");
 });
-await check("the source's cost is called what it is in a range", async () => {
+await check("in a range, the cost in the source view is called Peak in range", async () => {
   await go(page, "#/source?from=1&to=60000000");
   await page.waitForSelector(".listing th");
   equal(await page.locator(".listing th").first().innerText(), "Peak in range", "column");
 });
-await check("sums below a table follow from a range to a moment, whatever columns were chosen", async () => {
+await check("sums below a table are those of the moment after a change from a range, whatever columns were chosen", async () => {
   const own = await visit(server.url);
   const range = ["peak_bytes", "growth_bytes", "live_bytes", "allocations", "temporary"];
   await own.evaluate((shape) => localStorage.setItem("heaptrack.shape.top-down", shape), JSON.stringify({ range }));

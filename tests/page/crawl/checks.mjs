@@ -24,7 +24,7 @@ const shares = ({ shares: list }, { isDiff }) =>
     return isFine ? [] : [`a share of ${text}`];
   });
 
-/** Computes a named total from the engine's totals. */
+/** Computes a named total from the engine's totals. Undefined if the name is unknown. */
 const total = async (name, { engine, state, sides, totals, before, seconds }) => {
   const session = async (trace) => (await engine.trace(trace))?.session ?? {};
   const [, cost, how] = /^(\S+)(?: (before|change))?$/.exec(name) ?? [];
@@ -53,7 +53,7 @@ const timelineWords = (state) => {
 const inBuckets = (answer, { from, to }, columns) =>
   answer.from.reduce((sum, low, index) => (low >= Number(from) && answer.to[index] <= Number(to) ? sum + columns.reduce((all, column) => all + answer[column][index], 0) : sum), 0);
 
-/** The values that a displayed number may have. There are several if its label does not say which line is meant, and none if the name is unknown. */
+/** The values that a displayed number may have. There are several if its label does not say which line is meant. Undefined if the name is unknown. */
 const candidates = async (number, context, screen) => {
   const { engine, state, sides, isDiff } = context;
   const { name, data } = number;
@@ -213,7 +213,10 @@ const gridChecks = {
   },
 };
 
-/** The callers of a function, its callees, and the lines of the calls. Other merges are not checked, because the names of their rows do not say what they contain. */
+/**
+ * Checks a table of the callers, the callees or the lines of a function. It is only checked if rows are merged by function, because other names do not say what a
+ * row contains.
+ */
 const around = (grid, [, which, name], { sides, look, isDiff }) => {
   if (look.merge !== "function") return [];
   const path = (row) => {

@@ -15,7 +15,7 @@ export const withoutFrames = () => {
 };
 /** The page is reloaded after this many states, so that a state does not depend on all earlier ones. */
 const RELOAD = 25;
-/** In every second part of a crawl all columns are shown. */
+/** All columns. They are shown after every second reload. */
 const COLUMNS = {
   session: ["peak_bytes", "leaked_bytes", "allocations", "temporary", "allocated_bytes", "leaked_allocations", "peak_allocations", "deallocations", "freed_bytes", "average", "mean_lifetime", "kept_ratio"],
   range: ["peak_bytes", "growth_bytes", "live_bytes", "kept_bytes", "allocations", "temporary", "allocated_bytes", "base_bytes", "live_allocations", "kept_allocations", "peak_allocations", "deallocations", "freed_bytes", "average", "mean_lifetime"],
@@ -39,10 +39,10 @@ const settle = (page) =>
       }),
     QUIET,
   );
-/** Waits longer than the page does before it requests what takes long. */
+/** Waits longer than the page waits before it sends slow requests (`PATIENCE` in crates/web/page/src/ui/raw.ts). */
 const wait = (page) => page.waitForTimeout(280).then(() => settle(page));
 
-/** Checks one screen after another. The selection stays until the file or the other trace changes. */
+/** Checks one screen after another. The selection stays until the file or the domain changes. It is hidden while another trace is the base than when it was made. */
 class Crawler {
   constructor(page, server, { isReport }) {
     this.page = page;

@@ -1,6 +1,6 @@
 // What the engine answers for a page's address: the server's answers, and sums of them that are computed here, without the page's code.
 
-/** The state that an address stands for, read by the rules of docs/views.md. `borders` are the times that a report has. Other times are moved to the nearest one. */
+/** The state that an address stands for. `borders` are the times that a report has. Other times are moved to the nearest one. */
 export const read = (hash, borders) => {
   const [path, query = ""] = hash.replace(/^#\//, "").split("?");
   const words = new URLSearchParams(query);
@@ -28,7 +28,7 @@ const snap = (words, borders) => {
 
 const FILTERS = ["include", "exclude", "thread", "size", "lifetime"];
 
-/** The engine's question for a state. Without `timed`, it is about the whole session. */
+/** The engine's question for a state. Without `timed`, it is about the whole session. Without `filtered`, it is about all blocks. */
 export const question = (state, { timed = true, filtered = true } = {}) => {
   const words = new URLSearchParams();
   if (timed && state.words.has("at")) words.set("at", state.get("at"));
@@ -113,12 +113,12 @@ export class Engine {
     return { now, rows, before, baseRows: await this.rows(other, past), factor: factorOf(state.normalise, now, before) };
   }
 
-  /** What is known about a trace without reading its events. */
+  /** The status of a trace. */
   async trace(number) {
     return (await this.ask("status", number)).traces[number];
   }
 
-  /** Blocks of custom allocators are read when they are first requested. */
+  /** Waits until the trace is loaded for this domain. The server loads blocks of custom allocators when they are first requested. */
   async ready(number) {
     while (!["ready", "failed"].includes((await this.trace(number)).state)) {
       this.known.clear();
@@ -126,7 +126,7 @@ export class Engine {
     }
   }
 
-  /** Whether only the user's own levels are shown: because the address says so, or because at least half of all blocks have such levels. */
+  /** Whether only the user's own levels are shown: because the address says so, or because at least half of the allocations and live blocks have such levels. */
   async isMine(state) {
     const levels = state.get("levels", "auto");
     if (levels !== "auto") return levels === "mine";
@@ -210,7 +210,7 @@ export const shown = (path, isMine) => {
   return list.length > 0 ? list : [undefined];
 };
 
-/** Groups by line in the user's own code, and between two traces by function. */
+/** Groups by the blamed line, and between two traces by the blamed function. */
 export const byBlame = (sides, isOther) => grouped(sides, ({ blamed }) => (blamed ? [[keyOf(blamed, "line", isOther), labelOf(blamed)]] : []));
 export const byFunction = (sides) => grouped(sides, ({ blamed }) => (blamed ? [[`${blamed.function} ${blamed.module}`, blamed.function]] : []));
 /** Groups by the innermost or the outermost level that is shown. */

@@ -1,6 +1,9 @@
 // The subjects of a crawl: traces of different kinds, and what can be asked about each.
 
-/** The trace of a program, and an earlier one. `patterns` and `functions` are taken from the program. `custom` is the share of states about blocks of custom allocators. `isReport` is true for one file without a server. */
+/**
+ * The trace `name` of a program, and the trace `name-before`, which is the base of comparisons. `patterns` and `functions` are taken from the program. `custom` is
+ * the share of states about blocks of custom allocators. `isReport` is true for one file without a server.
+ */
 const subject = (name, patterns, functions, custom = 0) => ({ traces: [name, `${name}-before`], patterns, functions, custom, isReport: false });
 
 export const SUBJECTS = {
