@@ -1,5 +1,5 @@
-//! Creates empty versions of the files that the program embeds. The command line needs neither the capture library nor
-//! the page.
+//! Creates an empty file in place of the capture library that the program embeds, because parsing a command line does
+//! not need it. (`run.sh` creates the empty page.)
 use std::path::PathBuf;
 
 fn main() {

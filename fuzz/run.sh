@@ -4,7 +4,7 @@
 #   run.sh one NAME SECONDS       one target, then a line about it; fails if there is a crash
 #   run.sh all SECONDS            all targets, two at a time
 #   run.sh again NAME FILE...     runs these inputs once
-#   run.sh keep NAME              makes a small corpus from everything that was found, in target/minimal/NAME
+#   run.sh keep NAME              makes a small corpus from all inputs that were found, in target/minimal/NAME
 set -eu
 cd "$(dirname "$0")"
 
@@ -46,7 +46,7 @@ options() {
     [ ! -e "dictionaries/$1" ] || echo "-dict=dictionaries/$1"
 }
 
-# Prints the last word that follows $2 in the log of target $1.
+# Prints the last number that follows $2 in the log of target $1.
 figure() {
     grep -a -o "$2 *[0-9]*" "target/logs/$1" | tail -n 1 | grep -o '[0-9]*$' || echo 0
 }

@@ -1,4 +1,4 @@
-//! What must hold for any trace, valid or not. The tests of `analysis` use this file, too.
+//! Checks for any trace. The tests of `analysis` use this file, too.
 use analysis::{Costs, Engine, Replay, Report};
 use format::{BlockKind, Flat, RawBlock};
 
@@ -32,7 +32,7 @@ fn check_sums(report: &Report) {
     }
 }
 
-/// Checks that a replay counts the same whether or not the blocks were decoded before.
+/// Checks that a replay counts the same whether or not the blocks of events were decoded in advance (`Flat`).
 fn check_flat(blocks: &[RawBlock], report: &Report) {
     let (mut engine, mut flat) = (Engine::new(), Flat::default());
     for block in blocks {

@@ -2,8 +2,8 @@
 //!
 //! The first byte selects how the rest is used: as the content of frame descriptions (a table is made around it), as a
 //! whole module as it is mapped, or as a DWARF expression. Must hold: no read outside of the module, no panic, no
-//! endless loop. Where gimli finds a row, ours is the same row. Where gimli finds invalid instructions, our code
-//! refuses the row, too.
+//! endless loop. Where gimli finds a row, ours is the same row, except in the cases of `Doubt`. Where gimli finds
+//! invalid instructions, our code refuses the row, too. If our code computes the value of an expression, it is gimli's.
 #![no_main]
 use capture::cfi::{How, NoRow, Row, Scratch, Tables, reg};
 use capture::expression::{Stack, evaluate};
@@ -16,7 +16,8 @@ use libfuzzer_sys::fuzz_target;
 
 type Slice<'a> = gimli::EndianSlice<'a, NativeEndian>;
 
-/// Code begins this far after the start of the tables, so that the lengths of the tables do not depend on it.
+/// The distance from the start of the tables to the code. It is fixed, so that the tables have the same length for
+/// every base address.
 const TEXT: u64 = 0x4000;
 /// The encodings of the addresses in frame descriptions.
 const ENCODINGS: [u8; 11] = [0x1b, 0x00, 0x04, 0x0c, 0x1a, 0x12, 0x13, 0x11, 0x19, 0x14, 0x1c];
@@ -25,7 +26,7 @@ const ENCODINGS: [u8; 11] = [0x1b, 0x00, 0x04, 0x0c, 0x1a, 0x12, 0x13, 0x11, 0x1
 struct Builder {
     base: u64,
     frame: Vec<u8>,
-    /// Code addresses, and offsets in `frame`.
+    /// For each description, the code address and the offset in `frame`.
     entries: Vec<(u64, u64)>,
     header_len: u64,
     text: u64,
@@ -50,7 +51,8 @@ impl Builder {
     fn plain(&mut self, encoding: u8, value: u64) {
         match encoding & 0x0f {
             0x01 => uleb(&mut self.frame, value),
-            // The first byte of a small number in the signed form must not look negative.
+            // A signed number of four bytes. The sign bit in its last byte is cleared, so that the number is not
+            // negative.
             0x09 => {
                 uleb(&mut self.frame, value | 1 << 27);
                 let last = self.frame.len() - 1;
@@ -67,7 +69,7 @@ impl Builder {
         self.plain(encoding, value.wrapping_sub(from));
     }
 
-    /// Sets the length of the entry that began at `start`, and pads it to a whole word.
+    /// Pads the entry that began at `start` to a multiple of four bytes, and sets its length.
     fn close(&mut self, start: usize) {
         while (self.frame.len() - start) % 4 != 0 {
             self.frame.push(0);
@@ -76,7 +78,7 @@ impl Builder {
         self.frame[start..start + 4].copy_from_slice(&length.to_le_bytes());
     }
 
-    /// Makes a common information entry. Returns its encoding, its augmentation letters and its position.
+    /// Makes a common information entry. Returns its position and what its descriptions must have in common with it.
     fn cie(&mut self, input: &mut Input<'_>) -> Shared {
         let (flags, choice) = (input.u8(), input.u8());
         let encoding = if flags & 1 != 0 { ENCODINGS[choice as usize % ENCODINGS.len()] } else { 0 };
@@ -236,7 +238,7 @@ impl Compared<'_> {
         }
     }
 
-    /// Compares all rows of one description.
+    /// Compares all rows of one description, each at its first and its last address.
     fn compare(
         &mut self,
         frame: &EhFrame<Slice<'_>>,
@@ -292,14 +294,16 @@ impl Compared<'_> {
 
 type Fde<'a> = FrameDescriptionEntry<Slice<'a>>;
 
-/// The cases in which our rows may differ from gimli's.
+/// The cases in which our rows may differ from gimli's. With `Initial`, a description is not compared. With `Register`,
+/// our code may refuse a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
     None,
-    /// The instructions that all descriptions share contain one that is only allowed in a single description.
+    /// The initial instructions, which all descriptions share, cannot be parsed or contain one that is only allowed in
+    /// a single description.
     Initial,
-    /// The CFA is computed from a register that no caller has, or the return address is in another register than on
-    /// this machine.
+    /// The CFA is computed from a register that our code does not track, or the return address is in another register
+    /// than on x86-64.
     Register,
 }
 

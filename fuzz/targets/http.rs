@@ -205,7 +205,7 @@ fn replace(data: &[u8], name: &[u8], value: &str) -> Vec<u8> {
     out
 }
 
-/// Parses the first answer: its status, its headers in lower case, its body and what follows.
+/// Parses the first answer. Returns its status, its head in lower case, and all bytes after the head.
 fn parse(answer: &[u8]) -> Option<(u16, String, &[u8])> {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
@@ -217,7 +217,7 @@ fn length(head: &str) -> Option<usize> {
     head.lines().find_map(|line| line.strip_prefix("content-length: "))?.trim().parse().ok()
 }
 
-/// True if no `Host` in the request can be an address of this machine, because those contain the name or a digit 1.
+/// True if no `Host` in the request can be an address of this machine, because those contain `localhost` or a digit 1.
 fn is_for_others(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request).to_ascii_lowercase();
     let mut hosts = text.split(['\n', '\r']).filter_map(|line| line.trim().strip_prefix("host"));
@@ -239,7 +239,7 @@ fn sources(trace: &Path) -> BTreeSet<String> {
     sources
 }
 
-/// The only request of an input that cannot have a second one: its method, its path, and its headers.
+/// A request that is the only one of its input: its method, its path, and its headers.
 struct Single<'a> {
     method: &'a str,
     path: &'a str,
@@ -266,7 +266,7 @@ impl<'a> Single<'a> {
         self.headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| *value)
     }
 
-    /// Why it must be refused, whatever token it has.
+    /// Returns why the request must be refused, even if it has the token.
     fn trouble(&self) -> Option<&'static str> {
         let Some(host) = self.header("host").filter(|host| is_here(host)) else { return Some("host") };
         if self.header("origin").is_some_and(|origin| origin != format!("http://{host}")) {
@@ -279,7 +279,7 @@ impl<'a> Single<'a> {
         }
         match (self.method, self.path) {
             ("GET" | "HEAD", _) | ("POST", "/api/suppressions") => None,
-            // The address may begin with the name of a server.
+            // The address may begin with the name of a server, before the path.
             ("POST", path) if !path.starts_with('/') => None,
             _ => Some("method"),
         }

@@ -3,14 +3,15 @@
 //! The input is a file. Must hold: no panic. Every block that is made from it can be decoded and replayed without a
 //! fault. The summary counts the same as the events. The events of any prefix of a text are a prefix of the events of
 //! the whole text. A file that is read again in small pieces has the same blocks and the same damage. Only lines with
-//! valid numbers are events, and all of them are, unless there is damage.
+//! valid numbers are events, and all of them are, unless there is damage or a line with a command.
 #![no_main]
 use format::{Block, Counting, Damage, Error, Event, Freed, RawBlock, Source, Summary, Totals};
 use heaptrack_fuzz::check_blocks;
 use libfuzzer_sys::fuzz_target;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 
-/// A compressed file of this many bytes can expand to gigabytes of text. The tests of `format` cover those.
+/// The most blocks of a file. A compressed input can expand to gigabytes of text. Files with more blocks are not
+/// checked here, but in the tests of `format`.
 const MOST_BLOCKS: usize = 4096;
 
 #[derive(Default)]
@@ -95,7 +96,7 @@ fn check_lines(text: &[u8], reading: &Reading) {
     let lines_of = |letter: u8| lines().filter(|line| is_event(line, letter)).count();
     let (plus, minus) = (lines_of(b'+'), lines_of(b'-'));
     assert!(allocations <= plus && frees <= minus, "{allocations} of {plus}, {frees} of {minus}");
-    // Lines after the command may be words of it.
+    // A line after the command (`X`) may be a part of the command, which may contain line feeds.
     let is_strict = reading.damage.is_empty() && !lines().any(|line| line.starts_with(b"X"));
     assert!(!is_strict || (allocations, frees) == (plus, minus), "{allocations} of {plus}, {frees} of {minus}");
 }
@@ -103,12 +104,14 @@ fn check_lines(text: &[u8], reading: &Reading) {
 fuzz_target!(|data: &[u8]| {
     let Ok(whole) = read(Cursor::new(data)) else { return };
     let is_text = data.first().is_some_and(u8::is_ascii_alphabetic);
-    // Only the first bytes that arrive decide whether a text is refused for a zero byte.
+    // The file may be refused in one of the two ways only, because only a zero byte in the bytes that are read first
+    // counts.
     if let Ok(in_pieces) = read(Pieces(Cursor::new(data))) {
         assert!(whole.events == in_pieces.events, "the events differ when the file is read in pieces");
         assert_eq!(whole.damage, in_pieces.damage);
         assert_eq!(whole.is_finished, in_pieces.is_finished);
-        // A large text is divided into blocks at any line, a small one is not.
+        // A compressed input can be a large text, which may be divided into blocks at other lines. An input that is
+        // text is too small for that.
         assert!(!is_text || whole.blocks == in_pieces.blocks, "the blocks differ when the file is read in pieces");
     }
     let report = check_blocks(&whole.blocks);

@@ -154,7 +154,7 @@ fn lie(target: &mut Target, op: u8, input: &mut Input<'_>) {
             target.write(GEOMETRY.names_at() + target.names as usize, name);
             target.names += name.len() as u32;
             if name.is_empty() {
-                // The input also sets where the name is.
+                // The entry has its bytes from the input, also those that say where the name is.
                 publish_module(target);
                 return;
             }
@@ -208,7 +208,7 @@ fuzz_target!(|data: &[u8]| {
     let mut input = Input(data);
     let options = input.u8();
     let is_live = options & 1 != 0;
-    // Only a few words are kept in memory, so the rest goes through the spill file.
+    // The most words that the collector keeps in memory. If that is 64, the rest goes through the spill file.
     let words = if options & 2 != 0 { 64 } else { 3 << 20 };
     let collector = Collector::new(is_live, words).expect("shared memory");
     let mut target = Target {

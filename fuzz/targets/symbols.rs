@@ -23,7 +23,7 @@ const EXACT: u64 = 1 << 47;
 const MOST_FRAMES: usize = 100_000;
 /// The bytes of the addresses, before the file.
 const ADDRESSES: usize = 16;
-/// If more places have symbols, the reader does not look at all of them.
+/// If there are symbols at more addresses than this, the reader does not compare all of them with an address.
 const MOST_PLACES: usize = 16;
 
 type Header = FileHeader64<LittleEndian>;
@@ -56,7 +56,7 @@ fn module_of(content: &[u8]) -> Module {
     Module { instance: 1, path: format!("/proc/self/fd/{}", file.as_raw_fd()), ..Module::default() }
 }
 
-/// The files of the corpus have no build-id, or this one.
+/// The files of the corpus have this build-id, or none.
 const BUILD_ID: [u8; 2] = [1, 2];
 
 fn answers(module: &mut Module, asked: &[u64], expected: &[u64]) -> (Vec<Vec<Frame>>, SymbolState) {
@@ -89,8 +89,9 @@ fn check_known((content, answers_of): (&[u8], &[(u64, &str)])) {
 /// A symbol: its start, its size, its name, and whether it is a function of the complete table.
 type Symbol<'a> = (u64, u64, &'a [u8], bool);
 
-/// The symbols of a file, read in the simplest way, and whether nothing else can name an address. Returns `None` if the
-/// file is unusual.
+/// Returns the symbols of a file, read in the simplest way, and true if nothing but symbols can name an address,
+/// because the file has no debug information. Returns `None` if the file cannot be parsed, does not have exactly one
+/// complete table, has more than one dynamic table, or has symbols at more than `MOST_PLACES` addresses.
 fn symbols_of(file: &[u8]) -> Option<(Vec<Symbol<'_>>, bool)> {
     let header = Header::parse(file).ok()?;
     let sections = header.sections(LittleEndian, file).ok()?;
@@ -119,7 +120,7 @@ fn symbols_of(file: &[u8]) -> Option<(Vec<Symbol<'_>>, bool)> {
     (places.len() <= MOST_PLACES).then_some((list, are_alone))
 }
 
-/// Compares the frames with the symbols that cover the address.
+/// Compares the innermost frame with the symbols that cover the address.
 fn check_symbols(symbols: &[Symbol<'_>], are_alone: bool, key: u64, frames: &[Frame]) {
     let address = if key & EXACT != 0 { key & (EXACT - 1) } else { key.saturating_sub(1) };
     let covers = |(start, size, ..): &&Symbol<'_>| address >= *start && address - *start < *size;
@@ -151,7 +152,7 @@ fn sections_to_change(input: &[u8]) -> Option<Vec<Range<usize>>> {
     Some(sections.iter().filter_map(range).collect()).filter(|ranges: &Vec<_>| !ranges.is_empty())
 }
 
-/// Numbers that are at the border of something.
+/// Numbers at the limits of the encodings of integers.
 const BORDERS: [u64; 8] = [0, 1, 0x7f, 0x80, u32::MAX as u64, 1 << 31, 1 << 63, u64::MAX];
 
 /// Most bytes of a file are code and tables that the reader never looks at. So three of four mutations change a few
@@ -193,13 +194,13 @@ fuzz_target!(|data: &[u8]| {
         assert!(frames.is_empty() || outermost == Some(frames.len() - 1));
         assert_eq!(frames.iter().filter(|frame| !frame.inlined).count(), usize::from(!frames.is_empty()));
     }
-    // Expected addresses are only read earlier. The answers must be the same.
+    // Expected addresses are only looked up earlier. Without them, the answers must be the same.
     assert_eq!(answers(&mut module, &asked, &[]), (found.clone(), state));
     if matches!(state, SymbolState::Symbols | SymbolState::Debug)
         && let Some((symbols, are_alone)) = symbols_of(input.0)
     {
         asked.iter().zip(&found).for_each(|(key, frames)| check_symbols(&symbols, are_alone, *key, frames));
     }
-    // One of them, to save time.
+    // Only one of the known files, to save time.
     check_known(KNOWN[data.len() % KNOWN.len()]);
 });

@@ -1,8 +1,8 @@
 //! The trace reader, and everything that is computed from a trace: replay, views, trim, fold, merge.
 //!
-//! The input is a file. Half of all mutations change the content of blocks and seal them again, so that checksums and
+//! The input is a file. Three of four mutations change blocks or their order and seal them again, so that checksums and
 //! compression do not hide the changes. Must hold: no panic, no endless walk. A sealed block is read as it was written.
-//! The totals are the sums of the sites, and those of a trimmed or folded trace are those of the whole one.
+//! The totals are the sums of the sites, and the totals of a folded trace are those of the whole one.
 #![no_main]
 use analysis::view::{self, View};
 use analysis::{AnswerError, BlocksInMemory, CodeClasses, Engine, Lookup, Query, StackTable, Suppressions};
@@ -66,7 +66,8 @@ fn ask(blocks: &[RawBlock], choice: &mut Input<'_>) {
     }
 }
 
-/// Traces that are made from the input can be read, and a folded trace has the counts of the whole one.
+/// Folds, trims or merges the input, and checks that the result can be read. A folded trace must have the counts of the
+/// whole one.
 fn rewrite(bytes: &[u8], whole: &Reading, choice: &mut Input<'_>) {
     let mut out = FileWriter::new(Vec::new(), 1).expect("memory can be written");
     match choice.u8() % 3 {
@@ -86,7 +87,8 @@ fn rewrite(bytes: &[u8], whole: &Reading, choice: &mut Input<'_>) {
             }
         }
         1 => {
-            // If the beginning is damaged, it may look like a file of KDE's.
+            // If the beginning of the input is damaged, `Source` may take it for a file of KDE's heaptrack and refuse
+            // it.
             let Ok(mut source) = Source::new(Cursor::new(bytes)) else { return };
             let runtime = check_blocks(&whole.blocks).totals.runtime_ns;
             let part = |share: u8| (runtime as u128 * share as u128 / 255) as u64;
@@ -108,7 +110,8 @@ fn rewrite(bytes: &[u8], whole: &Reading, choice: &mut Input<'_>) {
     }
 }
 
-/// True if the trace has sums of folded events, which a replay takes from the file without a check.
+/// True if the trace has blocks whose sums a replay takes from the file without a check: sums of folded events, or a
+/// summary.
 fn has_sums(blocks: &[RawBlock]) -> bool {
     blocks.iter().any(|block| matches!(block.kind, BlockKind::Folded | BlockKind::Summary))
 }
