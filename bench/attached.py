@@ -1,10 +1,10 @@
-"""Compares the cost of an attached recording with that of a launched one, and checks that no cost is left after the detach.
+"""Compares the cost of an attached recording with that of a launched one, and measures whether a cost is left after the detach.
 
     bench/attached.py [--rounds N]
 
-One program repeats the same work and prints its CPU time each time. The result is the best of all rounds. The four states are
-measured in turns, so that a busy moment of the machine affects all of them: alone, launched (another process of the same
-program), attached, and after the detach.
+The program repeats the same work and prints its CPU time each time. The result is the best of all rounds. Four states are
+measured in turns, so that a busy moment of the machine affects all of them: alone and launched (two processes that stay in that
+state), attached, and after the detach (a third process).
 """
 import argparse
 import os

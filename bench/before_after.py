@@ -3,8 +3,8 @@
     bench/before_after.py OLD NEW [--only NAME] [--rounds N]
 
 Every round runs each workload alone, recorded by OLD, by NEW, and by NEW once more, each round in another order, without names
-(`--no-symbols`). The second run of NEW is the A/A row. The two runs of NEW differ only by noise, so a difference between OLD and
-NEW that is not larger means nothing. Only runs of the same round are compared, because the speed of a shared machine changes by the
+(`--no-symbols`). The columns A/A compare the two runs of NEW. These differ only by noise, so a difference between OLD and NEW that
+is not larger means nothing. Only runs of the same round are compared, because the speed of a shared machine changes by the
 minute. The table shows the median over all rounds, and the range that holds the true median in 95 of 100 cases. CPU is that of the
 program and the recorder together. "ns an event" is the median and the range of the differences in wall time, divided by the
 number of the program's events.

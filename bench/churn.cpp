@@ -1,10 +1,10 @@
 // Calls malloc and free as fast as possible and does little else. This is the worst case for a recorder.
 // Arguments: threads, depth of the stack, total millions of events (an allocation or a free).
 //
-// Each thread holds 4000 blocks and replaces random ones: 100 times at the bottom of one of eight call paths of the
-// given depth, then on another path. So most stacks repeat, but not all. Sizes are 16 to 1415 bytes. Like other
-// programs, it writes into its blocks (up to two cache lines). An event takes 25 to 30 ns without a recorder, and 9 to
-// 11 times that under KDE's heaptrack on one thread.
+// Each thread holds up to 4000 blocks and replaces random ones: 100 of them at the bottom of one of eight call paths of
+// the given depth, then 100 on a path that is chosen at random again. So most stacks repeat, but not all. Sizes are 16 to
+// 1415 bytes. Like other programs, it writes into its blocks (up to two cache lines). An event takes 25 to 30 ns without
+// a recorder, and 9 to 11 times that under KDE's heaptrack on one thread.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -12,9 +12,9 @@ OURS = pathlib.Path(os.environ.get("HEAPTRACK_BIN", ROOT / "target" / "release" 
 KDE_PRINT = shutil.which("heaptrack_print", path="/usr/bin:/usr/local/bin")
 TIMEOUT_S = 900
 HUNDRED_MILLION, BILLION = 100_000_000, 1_000_000_000
-# The memory limit for opening any trace.
+# The most memory that `heaptrack print` of the trace of a billion events may use.
 MEMORY_MB = 512
-# The file has 2 GB. Nothing is measured on a disk where it would not fit easily.
+# The trace of a billion events has about 2 GB. It is only made if this much disk space is free.
 ROOM_GB = 8
 
 

@@ -24,7 +24,7 @@ def wait(child, seconds):
 
 
 def reap():
-    """Waits for all remaining descendants, including orphans."""
+    """Waits for all remaining descendants, including orphans if this process is their reaper."""
     while True:
         try:
             os.waitpid(-1, 0)
@@ -59,7 +59,7 @@ class Watch:
         return max((size for size, path in self.peaks.values() if path == program), default=0)
 
     def others(self, program):
-        """The sum of all other processes, in kB."""
+        """The sum of the highest sizes of all other processes, in kB."""
         program = os.path.realpath(program)
         return sum(size for size, path in self.peaks.values() if path != program)
 

@@ -4,8 +4,8 @@
 
 Wall time ends when the command returns. CPU is that of all descendants of this script, including orphans (the script makes itself
 their reaper). Memory is measured in a separate round by reading VmHWM repeatedly, so that this does not slow down the timed
-rounds. KDE's heaptrack is Debian's (1.4.0). It is limited to 8 GB and two minutes, because its interpreter would otherwise take
-the whole machine (cc1plus).
+rounds. KDE's heaptrack is Debian's (1.4.0). It is killed after two minutes, and for cc1plus it is limited to 8 GB of address space
+and one round, because its interpreter would otherwise take the whole machine.
 """
 import argparse
 import ctypes
@@ -29,7 +29,7 @@ KDE = shutil.which("heaptrack", path="/usr/bin:/usr/local/bin")
 # "named" is heaptrack with its default options. "ours" leaves the names to `heaptrack symbolize`, so that the two costs
 # can be separated. "live" is heaptrace.
 TOOLS = ("base", "ours", "named", "live", "kde")
-# An earlier result for LG's heaptrace: the cost of an event for the program. This script does not run it.
+# The wall time that an event costs a program under LG's heaptrace, from an earlier measurement. This script does not run LG's tool.
 LG_EVENT_NS = 850
 PR_SET_CHILD_SUBREAPER = 36
 TIMEOUT_S = 900
@@ -269,7 +269,7 @@ def main():
     for work in workloads():
         wanted = work.name in ("python", "churn 1t depth 16") and (not options.only or options.only in work.name)
         if wanted:
-            # 8 million events; Python's job has 17 million.
+            # Churn makes 8 million events here instead of 20 million. The Python job has 17 million.
             if work.name.startswith("churn"):
                 work.command[-1] = "8"
             row = opened[work.name] = opening.compare(runner, work, rounds)
