@@ -1,6 +1,7 @@
-"""Runs a command as the reaper of everything below it; prints "PID CODE" for each process that ends, on file descriptor 3.
+"""Runs a command as the reaper of all its descendants: `orphans.py FILE COMMAND...`. Writes lines to FILE: "recorder PID" for the
+command itself, then "ended PID CODE" for each process that ends.
 
-For the test in which the recorder is killed: its program then has no parent left, and only a reaper learns how it ended.
+This is for the test in which the recorder is killed. The recorded program then has no parent, and only a reaper learns how it ended.
 """
 import ctypes
 import os

@@ -1,7 +1,8 @@
 """Runs inside gdb, attached to a target that stops itself with SIGSTOP after certain events (HEAPTRACK_TEST_STOP_AT).
 
-At each stop it prints one JSON line: the thread and its stack, leaf first, as [file, address in that file], or
-[null, address] outside of any file. It continues until the target has ended. gdb's unwinder is independent of ours.
+At each stop it writes one JSON line to the file in STACKS_OUT: the thread and its stack, leaf first, as [file, address in
+that file], or [null, address] outside of any file. It continues until the target has ended, or until gdb fails to continue,
+which it writes as an error. gdb's unwinder is independent of ours.
 """
 import bisect
 import json
@@ -42,7 +43,7 @@ class Maps:
         self.starts = [row[0] for row in self.rows]
 
     def bias(self, pid, name, start, end):
-        """The load bias of the file; 0 for a program linked to a fixed address."""
+        """Returns the load bias of a file: 0 for a program that is linked to a fixed address, otherwise the address of its first page."""
         try:
             with open(f"/proc/{pid}/map_files/{start:x}-{end:x}", "rb") as file:
                 kind = struct.unpack_from("<H", file.read(20), 16)[0]

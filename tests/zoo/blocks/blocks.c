@@ -1,5 +1,6 @@
-/* libblocks.so makes the malloc calls for the exact count of an animal. No other code in these programs requests blocks
- * of 4321 bytes. zoo_blocks(n) allocates n of them, eight at a time, writes to each, frees all, and returns n. */
+/* libblocks.so makes the malloc calls that the tests of the zoo count exactly. No other code in the programs that use
+ * it requests blocks of 4321 bytes. zoo_blocks(n) allocates n of them, eight at a time, writes to each, frees all, and
+ * returns n. */
 #include <stdlib.h>
 #include <string.h>
 

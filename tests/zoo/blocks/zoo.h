@@ -1,4 +1,5 @@
-/* For animals in C and C++: prints "ready" and waits for a line on stdin. */
+/* For the C and C++ programs of the zoo: `zoo_blocks` of blocks.c, and `zoo_ready`, which prints "ready" and waits for
+ * a line on stdin. */
 #ifndef ZOO_H
 #define ZOO_H
 #include <stdio.h>

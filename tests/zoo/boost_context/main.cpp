@@ -1,4 +1,4 @@
-// 50 fibers of Boost.Context take turns on pooled and protected stacks, with an exception in each turn: 50 * 20 * 10
+// 50 fibers of Boost.Context take turns on stacks with a guard page, with an exception in each turn: 50 * 20 * 10
 // blocks.
 #include <boost/context/fiber.hpp>
 #include <boost/context/protected_fixedsize_stack.hpp>

@@ -1,4 +1,4 @@
-// Fibers of Boost.Fiber with a scheduler, channels and condition variables, on two threads: 2 * 50 * 10 * 10 blocks.
+// Fibers of Boost.Fiber, which its scheduler switches, on two threads: 2 * 50 * 10 * 10 blocks.
 #include <boost/fiber/all.hpp>
 #include <atomic>
 #include <thread>

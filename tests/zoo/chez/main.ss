@@ -1,4 +1,4 @@
-;; One-shot and full continuations, on stack segments that the runtime manages itself: 100 * 10 * 10 blocks.
+;; Continuations (call/cc), on stack segments that the runtime manages itself: 100 * 10 * 10 blocks.
 (load-shared-object (cadr (command-line)))
 (define blocks (foreign-procedure "zoo_blocks" (long) long))
 (define sum 0)

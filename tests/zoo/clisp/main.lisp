@@ -1,5 +1,5 @@
-;; A collector that detects writes by page faults (libsigsegv), with a handler on its own stack. Only the identities are
-;; checked.
+;; A collector that detects writes by page faults (libsigsegv), with a handler on its own stack. No exact count is
+;; compared, only the identities of `Oracle::Identities` (tests/src/zoo.rs).
 (write-line "ready")
 (finish-output)
 (read-line)

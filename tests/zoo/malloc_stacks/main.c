@@ -1,5 +1,4 @@
-/* Threads on stacks from malloc. Each stack is freed and reused for data as soon as its thread has ended: 100 * 100
- * blocks. */
+/* Threads on stacks from malloc. When a thread has been joined, its stack is overwritten and freed: 100 * 100 blocks. */
 #include <pthread.h>
 #include <string.h>
 #include "../blocks/zoo.h"

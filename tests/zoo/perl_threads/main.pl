@@ -1,4 +1,5 @@
-# Four interpreters on threads of their own, each a copy of the first, with a signal handler: by identities.
+# Four interpreters on threads of their own, each a copy of the first, with a signal handler. No exact count is compared,
+# only the identities of `Oracle::Identities` (tests/src/zoo.rs).
 use strict;
 use threads;
 use Thread::Queue;

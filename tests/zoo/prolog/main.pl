@@ -1,4 +1,5 @@
-% Backtracking, exceptions, and stacks that grow by being moved: by identities.
+% Backtracking, exceptions, and stacks that grow by being moved. No exact count is compared, only the identities of
+% `Oracle::Identities` (tests/src/zoo.rs).
 nrev([], []).
 nrev([H|T], R) :- nrev(T, S), append(S, [H], R).
 

@@ -1,5 +1,4 @@
-/* The State Threads library: 50 user-level threads, made by the library's own setjmp, take turns: 50 * 20 * 10 blocks.
- * */
+/* The State Threads library: 50 user-level threads, made by the library's own setjmp, take turns. 50 * 20 * 10 blocks. */
 #include <st.h>
 #include "../blocks/zoo.h"
 

@@ -1,4 +1,5 @@
-# 100 coroutines of Tcl, whose stack is on its heap, in turns, with errors: by identities.
+# 100 coroutines of Tcl, whose stack is on its heap, in turns, with errors. No exact count is compared, only the
+# identities of `Oracle::Identities` (tests/src/zoo.rs).
 proc body {} {
     set sum 0
     for {set turn 0} {$turn < 10} {incr turn} {

@@ -1,4 +1,4 @@
-//! Shared by the programs.
+//! Shared by the Rust programs of the zoo: `blocks` is `zoo_blocks` of tests/zoo/blocks/blocks.c.
 #[link(name = "blocks")]
 unsafe extern "C" {
     fn zoo_blocks(count: i64) -> i64;

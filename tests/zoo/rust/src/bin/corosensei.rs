@@ -1,4 +1,4 @@
-//! 50 coroutines with their own stacks take turns. Some are dropped before their end: 50 * 20 * 10 blocks.
+//! 50 coroutines with their own stacks take turns. All are dropped before they have ended: 50 * 20 * 10 blocks.
 use corosensei::{Coroutine, CoroutineResult};
 
 fn main() {
