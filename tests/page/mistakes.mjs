@@ -1,6 +1,6 @@
 // Tests the crawler: the page is built with a mistake in it, and the crawler must find the mistake.
 //
-// `make soak` tries all of these mistakes, and `make test` one of them, which the seed selects.
+// `make soak` tries all mistakes of `MISTAKES`, and `make test` one of them, which the seed selects.
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -57,7 +57,7 @@ export const isKnown = (costs: ArrayLike<number>, cost: Cost): boolean => {
 /** True if an amount is a part of the total. Growth is not, because one function may grow by more than all functions together. */
 export const isPart = (cost: Cost): boolean => COSTS[cost].kind !== "ratio" && cost !== "average" && cost !== "mean_lifetime" && cost !== "growth_bytes";
 
-/** The largest amount that a row of these totals can have. A bar of that amount has the full width. */
+/** The largest amount that a row can have if these are the totals. A bar of that amount has the full width. */
 export const largest = (cost: Cost, totals: ArrayLike<number>, base?: ArrayLike<number>): number => {
   const most = (of: Cost): number => Math.max(Math.abs(value(totals, of)), Math.abs(base ? value(base, of) : 0));
   return cost === "growth_bytes" ? Math.max(most("live_bytes"), most("base_bytes")) : most(cost);

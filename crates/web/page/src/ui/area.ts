@@ -87,7 +87,7 @@ export const draw = (pen: Pen, drawing: Drawing): void => {
     if (line.dash) pen.line(points, ink.paper, 3.5);
     pen.line(points, line.colour, line.dash ? 2 : 1.5, line.dash);
   }
-  // When zoomed in, parts were drawn beside the plot. They are covered here.
+  // If the chart is zoomed in, parts of bands and lines were drawn outside of the plot. They are covered here.
   pen.rect(0, 0, LEFT, height, ink.paper);
   pen.rect(width - RIGHT, 0, RIGHT, height, ink.paper);
   labels(pen, drawing, top, y);

@@ -1,6 +1,7 @@
 // Draws the boxes of a flame graph, and finds the box under the mouse.
 //
-// Must hold: below a box that is too narrow or out of sight, no box is visited. Boxes are in depth-first order, so such a box is skipped together with its subtree.
+// Must hold: the subtree of a box that is too narrow or out of sight is not visited. Boxes are in depth-first order, so the box and its subtree are skipped in one
+// step.
 import { deltaColour, ownerColour } from "../colours";
 import type { Flame } from "../work/flame";
 import { type Level, matcher } from "../work/stacks";

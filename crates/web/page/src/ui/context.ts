@@ -51,7 +51,10 @@ export const traceName = (status: Status, index: number): string =>
 
 /** What the details are about. `isWhole`: it was picked in a view that always shows the whole session. */
 export type Pick = { title: string; level: Level; selection: Selection; isWhole?: boolean };
-/** A selection is valid only with the levels that were shown and the traces that were compared when it was made. */
+/**
+ * A selection, with the levels that were shown (`look`) and the other trace that was compared (`between`, or "") when it was made. Its keys are valid only for
+ * these.
+ */
 export type Picked = Pick & { look: Look; between: string };
 
 export type Page = {

@@ -1,6 +1,7 @@
 // A table, flat or a tree, that draws only the visible rows. It may have half a million rows.
 //
-// Receives: columns, a number of rows, a function that returns a range of rows, and callbacks. Must hold: everything works with the keyboard.
+// Receives: columns, a number of rows, a function that returns a range of rows, and callbacks. Must hold: rows can be reached, selected, opened,
+// expanded and copied with the keyboard. (Sorting and resizing a column need the mouse.)
 // A screen reader can tell where it is (aria-rowindex, -level, -expanded). Column widths are remembered. (`ColumnMenu` remembers which columns there are.)
 import { Component, type ComponentChildren, type JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";

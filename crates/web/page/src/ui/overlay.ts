@@ -1,6 +1,6 @@
 // Other traces in the timeline: a line for the base of a comparison and one for each further run.
 //
-// Receives: whole timelines, this trace's first. Returns: lines over the same time. Must hold: a line is scaled like the numbers of the comparison
+// Receives: whole timelines, this trace's first. Returns: a line for each other trace, in its own time. Must hold: a line is scaled like the numbers of the comparison
 // (decisions/0032), and its name says by how much. Time is never scaled. Lines differ in their dashes as well as in colour; lines of this trace have no dashes.
 import { type State, comparedRuns, isOtherTrace } from "../state";
 import { time } from "../units";

@@ -1,7 +1,7 @@
 // The timeline above every view. Dragging selects a range, a click selects a moment, a shift-click compares two moments.
 //
-// Must hold: it always shows the whole session (or the zoomed part) and marks the selected range or moment. The keyboard can do everything
-// that the mouse can.
+// Must hold: it always shows the whole session (or the zoomed part) and marks the selected range or moment. Ranges and moments can be selected
+// and compared with the keyboard, too.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { PEAK, type State, filtered, momentText, timeless } from "../state";
@@ -117,7 +117,8 @@ const Plot = ({ data, compared, state, runtime }: { data: Answer; compared: Answ
   const shownHover = drag ? drag[1] : hover;
   const index = shownHover === undefined ? undefined : indexAt(shape.times, shownHover);
   const peakTime = peak?.time_ns ?? data.peak.time_ns;
-  // A slice has its highest values. At the selected moment the exact values are shown, also while the mouse is still there after the click.
+  // Under the mouse, the legend shows the highest values of a slice. At the selected moment it shows the exact values, also while the mouse is still there after the
+  // click.
   const momentX = state.at === undefined ? undefined : xOf(drawing, state.at === PEAK ? peakTime : state.at);
   const isAtMoment = momentX !== undefined && (shownHover === undefined || Math.abs(xOf(drawing, shownHover) - momentX) <= NEAR);
   const selection: [number, number] | undefined = drag ?? (state.from !== undefined || state.to !== undefined ? [state.from ?? 0, state.to ?? runtime] : undefined);

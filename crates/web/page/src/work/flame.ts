@@ -18,7 +18,7 @@ export type Flame = {
   value: Float64Array;
   base: Float64Array | undefined;
   deepest: number;
-  /** The number of boxes that were left out because they are below the threshold or because there are `MOST` boxes already. Boxes below these are not counted. */
+  /** The number of boxes that were left out because they are below the threshold or because there are `MOST` boxes already. Their descendants are not counted. */
   cut: number;
 };
 

@@ -1,6 +1,6 @@
 // Functions with their own and their inclusive costs; the callers, callees and lines of one function.
 //
-// Must hold: a stack counts once for a function, a caller, a callee or a line, however often the stack contains this one.
+// Must hold: a stack that contains a function, a caller, a callee or a line several times counts only once for it.
 import { WIDTH } from "../costs";
 import { type Profile, add } from "./profile";
 import type { Level, Paths } from "./stacks";

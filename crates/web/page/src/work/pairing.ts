@@ -1,6 +1,6 @@
 // Pairs the functions of two traces by name, and by file where the name is ambiguous (docs/decisions/0031).
 //
-// Receives: the levels of both. Returns: a name for each level, which is equal for the same function. Must hold: the rule is that of
+// Receives: the levels of both traces. Returns: a name for each level, which is equal for the same function. Must hold: the rule is that of
 // `crates/analysis/src/pairing.rs`. Two files of one trace are never merged.
 import type { StacksAnswer } from "./stacks";
 

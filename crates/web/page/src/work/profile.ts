@@ -17,7 +17,7 @@ export type Profile = {
   stack: Uint32Array;
   /** Row r's sums begin at r * WIDTH. */
   sums: Float64Array;
-  /** The same for the base, with the same rows. */
+  /** The sums of the base, with the same rows. Undefined if nothing is compared. */
   base: Float64Array | undefined;
 };
 

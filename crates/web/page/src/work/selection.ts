@@ -11,7 +11,7 @@ import type { Look } from "./stacks";
 import { find } from "./tree";
 import { treeOf } from "./trees";
 
-/** The rows of the selected stacks, and those among them that end in the selection, if a view shows them. */
+/** The rows of the selected stacks. `own`: those of them that end in the selection; undefined if no view shows their sums. */
 type Chosen = { rows: number[]; own?: number[] };
 
 const ofTree = async (ask: Ask, look: Look, { direction, path }: Extract<Selection, { of: "tree" }>): Promise<Chosen> => {
@@ -34,7 +34,10 @@ const ofFunction = ({ stacks, profile }: Data, look: Look, key: number): Require
   return { rows, own: rows.filter((row) => path(row).at(-1) === key) };
 };
 
-/** All stacks with the same blamed line as this one. Suppressed stacks are separate. */
+/**
+ * The rows of all stacks with the same blamed line as `stack`: only the suppressed ones if `suppressed` is true, otherwise only the others. `isOff`: suppressions are
+ * not used.
+ */
 const ofSite = ({ stacks, profile }: Data, { stack, suppressed }: Extract<Selection, { of: "site" }>, isOff: boolean): number[] => {
   const key = blamedKey(stacks, stack);
   const known = stacks.answer.stacks.suppressed;

@@ -1,7 +1,8 @@
 // The stacks of a trace, and what makes two of their levels the same.
 //
 // Receives: the `stacks` answer (docs/views.md). Returns: for a `Look` (which levels are shown, what is merged), the path of every stack as a list of
-// keys, root first. Must hold: a key means the same while the trace is open, so that expanded and zoomed parts stay so when costs change.
+// keys, root first. Must hold: a key means the same for every query while the trace does not grow, so that expanded and zoomed parts stay so when
+// the range or a filter changes.
 import { namelessIn, pairedNames } from "./pairing";
 
 export type StacksAnswer = {

@@ -18,7 +18,7 @@ export type Node = {
   rows: Uint32Array;
   sums: Float64Array;
   base: Float64Array | undefined;
-  /** The sums of stacks that end here. */
+  /** The sums of stacks that end at this node. They are computed together with `children`. */
   self: Float64Array;
   children: Node[] | undefined;
   sorted: string;
