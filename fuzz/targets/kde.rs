@@ -2,8 +2,9 @@
 //!
 //! The input is a file. Must hold: no panic. Every block that is made from it can be decoded and replayed without a
 //! fault. The summary counts the same as the events. The events of any prefix of a text are a prefix of the events of
-//! the whole text. A file that is read again in small pieces has the same blocks and the same damage. Only lines with
-//! valid numbers are events, and all of them are, unless there is damage or a line with a command.
+//! the whole text. A file that is read again in small pieces has the same events and damage, and if it is a text the
+//! same blocks. Only lines with valid numbers are events, and all of them are, unless there is damage or a line with a
+//! command.
 #![no_main]
 use format::{Block, Counting, Damage, Error, Event, Freed, RawBlock, Source, Summary, Totals};
 use heaptrack_fuzz::check_blocks;
