@@ -1,4 +1,4 @@
-/* A pool that tells heaptrack of its blocks. Build: cc -g -Iht pool.c -o pool, with ht made by `heaptrack lib --install ht`. */
+/* A pool that reports its 10,000 items to heaptrack and keeps 100. Build: `heaptrack lib --install ht`, then cc -g -Iht pool.c -o pool */
 #include "heaptrack_api.h"
 #include <stdio.h>
 #include <stdlib.h>

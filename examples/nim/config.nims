@@ -1,20 +1,20 @@
-# `nim c -d:heaptracker`: the blocks of Nim's own allocator are reported to heaptrack, with Nim stacks.
+# With `nim c -d:heaptracker`, Nim's own allocator reports its blocks to heaptrack, with Nim stacks. With -d:useMalloc nothing changes.
 #
-# Nim 1.6 has no hook in its allocator, so this makes a copy of the compiler's own lib/system/alloc.nim with two calls in it, and lets
-# the compiler take that. The header comes from `heaptrack lib --install FOLDER`; say where with -d:heaptrackInclude=FOLDER.
+# Nim 1.6 has no hook in its allocator. So this script copies the compiler's own lib/system/alloc.nim, adds two calls to the copy, and makes
+# the compiler use it. The header comes from `heaptrack lib --install FOLDER`; -d:heaptrackInclude=FOLDER says where it is.
 # Nothing is linked: the program runs where heaptrack is not installed.
 import std/[compilesettings, os, strutils]
 
 const heaptrackInclude {.strdefine.} = ""
 
 proc change(text: var string, line, other: string) =
-  doAssert text.count(line) == 1, "the lib/system/alloc.nim of this Nim is not known here; it has no line\n" & line
+  doAssert text.count(line) == 1, "the lib/system/alloc.nim of this Nim is not known here; it must have this line exactly once:\n" & line
   text = text.replace(line, other)
 
 if defined(heaptracker) and not defined(useMalloc):
   let system = querySetting(SingleValueSetting.libPath) / "system"
   var allocator = readFile(system / "alloc.nim")
-  # From where the copy stands its neighbour is not to be seen.
+  # The copy is in another folder, so it includes osalloc.nim by its full path.
   allocator.change "include osalloc\n", "include \"" & system / "osalloc" & "\"\n"
   const alloc = "proc rawAlloc(a: var MemRegion, requestedSize: int): pointer =\n"
   allocator.change alloc, """
@@ -26,7 +26,7 @@ proc heaptrackReportFree(p: pointer) {.importc: "heaptrack_report_free", header:
   allocator.change allocEnd, "  heaptrackReportAlloc(result, requestedSize)\n" & allocEnd
   const dealloc = "proc rawDealloc(a: var MemRegion, p: pointer) =\n"
   allocator.change dealloc, dealloc & "  heaptrackReportFree(p)\n"
-  # A path by which heaptrack, too, knows it for a part of Nim.
+  # heaptrack recognises code of Nim's library by "/nim/lib/" in its path, so the path of the copy has that, too.
   let place = nimcacheDir() / "nim" / "lib" / "system"
   mkDir place
   let patched = place / "alloc.nim"

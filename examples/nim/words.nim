@@ -1,4 +1,4 @@
-## Counts words, keeps some of them, and says what Nim's own allocator counted (-d:nimTypeNames).
+## Counts words, keeps the 60 that occur more than 20 times, and with -d:nimTypeNames prints the counts of Nim's own allocator.
 ##
 ##   nim c -d:release --debugger:native words.nim                     Nim's allocator, unreported
 ##   nim c -d:release --debugger:native -d:useMalloc words.nim        malloc: heaptrack sees everything
@@ -29,7 +29,7 @@ proc run() =
 proc printf(format: cstring) {.importc, header: "<stdio.h>", varargs.}
 
 run()
-# By C's printf, which takes nothing from Nim's allocator: the numbers stay true to the end.
+# C's printf takes nothing from Nim's allocator, so printing does not change the numbers that are printed.
 printf("kept %ld\n", kept.len)
 when defined(nimTypeNames) and not defined(useMalloc):
   let (allocations, deallocations) = getMemCounters()

@@ -1,4 +1,4 @@
-// A small service: answers with compressed text. What zlib and Buffers take is native memory; the strings and objects are V8's.
+// For each request it compresses 100,000 bytes and keeps the result. zlib and Buffers use native memory; strings and objects are in V8's heap.
 const http = require('http');
 const zlib = require('zlib');
 

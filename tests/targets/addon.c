@@ -1,4 +1,4 @@
-/* A native addon for node: take(n) allocates n bytes and keeps them. */
+/* A native addon for node: take(n) allocates n bytes, which are never freed. */
 #include <node_api.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-// Calls the addon from a function that is hot enough to be compiled. `takeSome` requests 12345 bytes each time.
+// Calls the addon for 3 seconds from `takeSome`, which is hot enough to be compiled. Each call of the addon allocates 12345 bytes.
 'use strict';
 const addon = require(process.argv[2]);
 

@@ -1,6 +1,7 @@
 /* Survives a stack overflow. A recursion overflows the stack, and the SIGSEGV handler runs on an alternate stack of
  * 16 KB, allocates 77 bytes there and jumps back. This happens five times, and after each main allocates 78 bytes.
- * By size: 5 of 77 (left 5), 5 of 78 (left 0). A handler's stack in the trace continues below the signal frame. */
+ * By size: 5 of 77 (left 5), 5 of 78 (left 0). A handler's stack in the trace continues past the signal frame into
+ * the recursion. Prints "survived 5". */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

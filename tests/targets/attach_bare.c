@@ -1,5 +1,5 @@
-/* A program without any library (-nostdlib -static) and without the kernel's vDSO. It waits to be
- * killed. With -DCALLS it has instructions with which a call can be made, but still no malloc. */
+/* A program without any library (-nostdlib -static) that unmaps the kernel's vDSO and waits to be killed. It has no
+ * malloc and prints nothing. With -DCALLS it has instructions with which heaptrack can make it call the kernel. */
 #define SYS_munmap 11
 #define SYS_pause 34
 #define AT_SYSINFO_EHDR 33

@@ -1,6 +1,6 @@
-/* Threads that wait in system calls, each in another kind of call, for ever. If a call returns,
- * heaptrack has disturbed it. Prints "ready N" once N threads have started. For every line on stdin
- * it prints the names of the calls that have returned so far, with errno, or "none". */
+/* Threads that wait in system calls, each in another kind of call, for ever or with a timeout of 100,000 seconds.
+ * If a call returns, heaptrack has disturbed it. Prints "ready N" when all N threads are created. For every line on
+ * stdin it prints "NAME:ERRNO " for each call that has returned so far, or "none". */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -144,7 +144,7 @@ static void k_mq_receive(void) {
     snprintf(name, sizeof name, "/heaptrack-blocked-%d", getpid());
     mqd_t queue = mq_open(name, O_RDWR | O_CREAT, 0600, &(struct mq_attr){.mq_maxmsg = 1, .mq_msgsize = 64});
     mq_unlink(name);
-    /* A kernel without these queues has nothing to disturb. */
+    /* A kernel without message queues has no such call. The thread then waits in pause. */
     if (queue < 0) pause();
     mq_receive(queue, block, 64, NULL);
 }

@@ -1,7 +1,8 @@
-/* Threads and children that begin and end all the time. Ends when stdin ends, with "right THREADS CHILDREN" or with "wrong".
+/* Threads and children that begin and end all the time. Prints "ready". When stdin ends, it prints "right THREADS CHILDREN" and
+ * ends. If a child fails, it prints "wrong STATUS" and ends with code 97 at once.
  *
- * Each thread allocates and frees 20 blocks of 5001 bytes and ends. Each forked child does the same with 5002 bytes. That is never
- * recorded, nor is a child of posix_spawn (/bin/true), which is another program. A signal comes every millisecond. */
+ * Each thread allocates and frees 20 blocks of 5001 bytes and ends. Each forked child does so with 5002 bytes; children are never
+ * recorded. After each forked child it runs /bin/true by posix_spawn. A SIGALRM comes every millisecond. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

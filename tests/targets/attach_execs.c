@@ -1,4 +1,4 @@
-/* Allocates, and after the number of milliseconds in its argument becomes /bin/sleep. */
+/* Allocates and frees blocks of 100 bytes for the number of milliseconds in its argument (0), then becomes `/bin/sleep 30`. */
 #include <stdlib.h>
 #include <time.h>
 #include "say.h"

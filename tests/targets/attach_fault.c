@@ -1,6 +1,7 @@
-/* The second instruction of its malloc reads a page that is not mapped. The signal handler prints
- * "ready", waits for a line, and makes the page readable. So while it waits, it is going to return into
- * the middle of malloc's first instructions. Then the program prints "done" for each further line. */
+/* The second instruction of its malloc reads a page that is not readable. The signal handler prints
+ * "ready", waits for a line, and makes the page readable. While the handler waits, its return address is
+ * in the middle of malloc's first instructions. Then malloc(10) returns, the block is freed, and the program
+ * prints "done". For each further line it allocates and frees 10 bytes and prints "done". */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>

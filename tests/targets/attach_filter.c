@@ -1,6 +1,7 @@
-/* Runs under a seccomp filter. The argument says what the filter forbids: "mremap", "getpid" or "sched_yield" (which kill it),
- * "strict" (seccomp's first mode), "nothing", or "later", which forbids mremap only from the first line on and allocates in a
- * new thread. Prints "ready", then allocates and frees 10 blocks of 6001 bytes for each line on stdin and prints "done". */
+/* Runs under a seccomp filter. The argument says which system call the filter forbids: "mremap", "getpid" or "sched_yield"
+ * (the call kills the process), "nothing" (only acct fails), or "later": mremap, but only from the first line on, and a new thread
+ * allocates. "strict" is seccomp's strict mode. Prints "ready". For each line on stdin it allocates and frees 10 blocks of 6001
+ * bytes (none in strict mode) and prints "done". */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -52,7 +53,7 @@ int main(int argc, char **argv) {
             pthread_t thread;
             pthread_create(&thread, NULL, calls, NULL);
             pthread_join(thread, NULL);
-        } else if (strcmp(what, "strict") != 0) { /* In strict mode even malloc's own calls would kill it. */
+        } else if (strcmp(what, "strict") != 0) { /* In strict mode a system call that malloc makes would kill the process. */
             calls(NULL);
         }
         if (write(1, "done\n", 5) != 5) return 1;

@@ -1,5 +1,5 @@
-/* Its first thread ends at once, and another one continues. For each line on stdin it allocates and
- * frees 100 blocks of 7001 bytes and prints "done". Ends with code 0 when stdin ends. */
+/* Its first thread ends at once, and a second thread continues. That thread prints "ready". For each line on stdin it
+ * allocates and frees 100 blocks of 7001 bytes and prints "done". Ends with code 0 when stdin ends. */
 #include <pthread.h>
 #include <stdlib.h>
 #include "say.h"

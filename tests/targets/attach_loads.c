@@ -1,5 +1,5 @@
-/* For each line on stdin it loads the libraries that are its arguments, calls their function
- * `work`, which allocates a block, unloads the libraries, and prints "done". */
+/* Prints "ready". For each line on stdin it loads each library in its arguments, calls its function
+ * `work`, which returns an allocated block, frees the block, and unloads the library. Then it prints "done". */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include "say.h"

@@ -1,5 +1,5 @@
-// Calls every form of operator new and delete, 100 times for each line on stdin, then prints "done". Sizes: 4001 new, 4002 new[],
-// 4003 and 4004 the same with nothrow, 4096 and 4160 aligned.
+// For each line on stdin it calls six forms of operator new 100 times each, frees each block by a form of operator delete, and prints
+// "done". Sizes: 4001 new, 4002 new[], 4003 new with nothrow, 4004 new[] with nothrow, 4096 aligned new, 4160 aligned new[].
 #include <new>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-/* For each line on stdin: requests more memory than there is, then a block of 9001 bytes, which stays, and prints "done". */
+/* Keeps 10 bytes. For each line on stdin it allocates a block of 9001 bytes, which stays, calls reallocarray on it twice with a
+ * product that overflows, so both calls fail, and prints "done". */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdlib.h>

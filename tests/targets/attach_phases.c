@@ -1,8 +1,9 @@
-/* Works on command and is idle in between, for tests that attach while nothing happens. Argument: threads (1).
+/* Works on command and is idle in between, for tests that attach while nothing happens. Argument: the number of threads (1).
  *
  * Every line on stdin is a number n. Each thread then does n rounds, and "done n" is printed. A round allocates and frees
  * blocks of 1001 (malloc), 1002 (calloc), 1003 (realloc of null), 1004 (realloc), 1005 (reallocarray of null), 1006
- * (posix_memalign), 1088 (aligned_alloc), 1008 (memalign) and 1010 bytes (strdup): 9 allocations, 9 frees.
+ * (posix_memalign), 1088 (aligned_alloc), 1008 (memalign) and 1010 bytes (strdup): 9 allocations, 9 frees
+ * (the realloc to 1004 frees the block of 1003).
  * Before the first line one block of 2001 bytes is allocated; a line "0" frees it. */
 #define _GNU_SOURCE
 #include <malloc.h>

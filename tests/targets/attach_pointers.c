@@ -1,5 +1,6 @@
 /* Keeps the addresses of malloc and free that are in its import table. The line "take" on stdin reads these
- * addresses again. Any other line allocates and frees 100 blocks of 3001 bytes through them. Prints "done". */
+ * addresses again. For any other line it allocates and frees 100 blocks of 3001 bytes through the kept addresses.
+ * Prints "done" after each line. */
 #include <stdlib.h>
 #include "say.h"
 

@@ -1,5 +1,6 @@
-/* A server with workers. For a line "N" on stdin it forks N workers, of which every second one forks another, and prints the
- * pids of all in one line. Workers allocate and free until they are killed. Without an argument they die with their parent. */
+/* A server with workers. Keeps 10 bytes. For a line "N" on stdin it forks N workers, of which every second one forks another, and
+ * prints the pids of all these workers in one line. Workers allocate and free blocks of 7001 bytes until they are killed. Without an
+ * argument a worker dies with its parent. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -9,7 +10,7 @@
 
 static void work(int dies) {
     if (dies) prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* The test waits until all copies of this descriptor are closed. */
+    /* The test reads the output to its end, so a worker must not keep it open. */
     close(1);
     close(2);
     for (;;) {

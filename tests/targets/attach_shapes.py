@@ -1,4 +1,4 @@
-# Allocates in many ways when a line comes on stdin; then prints "done".
+# Allocates dictionaries, JSON text, matches and bytes, and prints "ready". For each line on stdin it does that again and prints "done".
 import json, re, sys
 
 

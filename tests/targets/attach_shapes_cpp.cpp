@@ -1,5 +1,5 @@
-// Allocates through containers, virtual calls, templates and recursion, when a line comes on stdin; then prints "done".
-// 50 of the blocks have 777 bytes, and only deep() allocates those.
+// Prints "ready". For each line on stdin it allocates and frees through containers, virtual calls, templates and recursion, and
+// prints "done". For each line, 50 of the blocks have 777 bytes, and only deep() allocates those.
 #include <cstdlib>
 #include <functional>
 #include <map>

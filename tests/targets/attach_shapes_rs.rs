@@ -1,5 +1,5 @@
-//! Allocates through collections, boxes, closures and recursion, when a line comes on stdin; then prints "done".
-//! 50 of the blocks have 777 bytes, and only `deep` allocates those.
+//! Prints "ready". For each line on stdin it allocates and frees through collections, boxes, closures and recursion, and
+//! prints "done". For each line, 50 of the blocks have 777 bytes, and only `deep` allocates those.
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
 

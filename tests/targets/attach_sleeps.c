@@ -1,6 +1,6 @@
-/* Repeatedly allocates and then sleeps where no signal can wake it. With a file as its argument it
- * writes a block there and waits for the disk. Without one it waits for a child of vfork that lives
- * for three milliseconds. Prints "ready", and "right" when stdin ends. */
+/* Repeatedly allocates 4096 bytes, sleeps where no signal can wake it, and frees them. With a file as its
+ * argument it writes the block there and waits for the disk. Without an argument it waits for a child of vfork that
+ * lives for three milliseconds. Prints "ready" after the first round, and "right" when stdin ends. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
@@ -19,7 +19,7 @@ static void wait_for_child(void) {
 int main(int argc, char **argv) {
     int file = argc > 1 ? open(argv[1], O_RDWR | O_CREAT, 0600) : -1;
     if (argc > 1 && file < 0) return 1;
-    /* The parent does not wait for its children. */
+    /* The parent does not wait for its children, so the kernel must reap them. */
     signal(SIGCHLD, SIG_IGN);
     struct pollfd input = {.fd = 0, .events = POLLIN};
     for (int round = 0; poll(&input, 1, 0) == 0; round++) {

@@ -1,4 +1,5 @@
-/* Two threads load and unload the libraries in the arguments, one each, all the time. Prints "ready", and "right" when stdin ends. */
+/* Two threads, one for each library in the arguments: each loads its library, calls `work`, frees the block that it returns, and
+ * unloads the library, all the time. Prints "ready", and "right" when stdin ends. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>

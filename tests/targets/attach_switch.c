@@ -1,6 +1,7 @@
 /* A coroutine that is suspended in the middle of malloc, because the allocator itself (libown.cpp) switches
- * to another stack. For the first line on stdin the coroutine begins and prints "inside". For the second
- * line its malloc returns, and it prints "done". Its stack is far away from the stacks of threads. */
+ * to another stack. Prints "ready". For the first line on stdin the coroutine begins and calls malloc(9002), which
+ * switches back to main, and main prints "inside". For the second line this malloc returns, and the coroutine prints
+ * "done". Its stack is a mapping of its own, outside of the thread's stack. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>

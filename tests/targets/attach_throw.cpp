@@ -1,9 +1,10 @@
-// Throws through allocations, all the time, in two threads. Also cancels threads while they
-// allocate. Ends when stdin ends, with "right ROUNDS", or at once with "wrong" and what is wrong.
+// Two threads throw exceptions through functions that hold blocks, all the time. A third thread cancels threads while they
+// allocate. Prints "ready". When stdin ends, it prints "right ROUNDS" and ends. If a check fails, it prints "wrong" and the
+// name of the check, and ends with code 97 at once.
 //
-// A round: an exception with a text of its own unwinds a vector of strings; a `new` of more than
-// there is throws; the same with nothrow returns null; an aligned `new`. In each round operator new
-// succeeds 8 times with a size of 3001 bytes and 2 times with 3072 (aligned).
+// A round: an exception with a text of 100 characters unwinds 8 calls, each of which owns a block of 3001 bytes. A `new`
+// and an aligned `new` of more memory than there is throw, and such a `new` with nothrow returns null. Two aligned `new` of
+// 3072 bytes succeed. So in each round operator new succeeds 8 times with 3001 bytes and 2 times with 3072.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>

@@ -1,5 +1,5 @@
-/* For a line on stdin it makes a child by vfork, which prints "ready" and waits for another line.
- * Until then its parent cannot be stopped. Then the parent prints "done". */
+/* Keeps 10 bytes. For a line on stdin it makes a child by vfork, which prints "ready" and waits for another
+ * line. Until that line comes, the parent cannot be stopped. Then the parent prints "done". */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include "say.h"

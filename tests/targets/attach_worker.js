@@ -1,4 +1,5 @@
-// Allocates in the main thread and in two workers, and checks what it computes. Argument: none; ends when stdin does.
+// Allocates in the main thread and in two workers, and checks what it computes. Prints "ready", and "right" when stdin ends. If a
+// check fails in the main thread, it ends with code 97; in a worker, only that worker ends.
 const { Worker, isMainThread } = require('worker_threads');
 function work() {
     const made = {};

@@ -1,6 +1,7 @@
 /* Allocations outside main. By size, each once, at a site of its own:
  *   101 .preinit_array (before every constructor), 102 constructor(101), 103 main, 104 atexit handler, 105 destructor,
- *   106 on_exit handler. Freed: 102 by the atexit handler, 103 by the destructor. Left: 101, 104, 105, 106 = 416 bytes. */
+ *   106 on_exit handler. Freed: 102 by the atexit handler, 103 by the destructor. Left: 101, 104, 105, 106 = 416 bytes.
+ * Prints "main done" and "destructor done". */
 #define _DEFAULT_SOURCE
 #include <stdlib.h>
 #include "say.h"

@@ -1,6 +1,7 @@
-/* Makes children in every way that programs use: fork, vfork+exec, posix_spawn, system, popen, and fork in a thread. A
- * child allocates 100 blocks of 2002 bytes, none of which is in the trace. Each child prints whether its environment
- * contains anything of heaptrack (it must not). Parent, by size: 1001 once before, 3003 once after, none of 2002. */
+/* Makes children by fork, vfork and execv, posix_spawn, fork and execvpe, system, and fork in a thread. A child allocates 100
+ * blocks of 2002 bytes, none of which is in the trace, prints how many variables of heaptrack its environment has (it must
+ * have none) and LD_PRELOAD, and ends with code 7. Parent, by size: 1001 once, freed after the children; 11 once in the
+ * thread, left; 3003 once at the end, left; none of 2002. It prints "parent done". */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <spawn.h>

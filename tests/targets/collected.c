@@ -1,5 +1,6 @@
 /* Uses Boehm's collector (libgc), which stops all threads by signals wherever they are, even inside our hooks. Four threads
- * build lists with GC_malloc, and in between each calls malloc(55) 5000 times and frees each block. Own blocks: 20000 of 55. */
+ * build lists with GC_malloc, and in between each calls malloc(55) 5000 times and frees each block. Own blocks: 20000 of 55.
+ * Prints "sum 15600000, collected yes". */
 #define GC_THREADS
 #include <gc.h>
 #include <pthread.h>

@@ -1,6 +1,7 @@
 // C++ containers without realloc: every site allocates through operator new.
-// 200 map nodes, 100 heap strings of 100 characters, one vector that grows by doubling from 1 to 1024 ints, a deque.
-// DHAT supplies the numbers, but the leak is exact: one int[250] (1000 bytes) from `leak`.
+// 200 map nodes, 100 heap strings of 100 characters, one vector that grows by doubling from 1 to 1024 ints, a deque, and a
+// string of 70,000 characters. The test takes the numbers from DHAT, except for the one leak: one int[250] (1000 bytes) from
+// `leak`. Prints "containers 200 4357".
 #include <deque>
 #include <map>
 #include <string>

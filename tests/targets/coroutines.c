@@ -1,6 +1,7 @@
-/* 50 coroutines (swapcontext) on 8 KB stacks, each ten levels deep, take turns 20 times. Each turn allocates 200 +
- * level bytes at the bottom and keeps every tenth block. Own blocks: 1000 allocations of 210 bytes, 100 left (21000
- * bytes). A recorded stack must have exactly the ten `level` frames above `body`, never those of another coroutine. */
+/* 50 coroutines (swapcontext) on 8 KB stacks, each ten calls of `level` deep, take turns 20 times. Each turn allocates
+ * 210 bytes in the tenth `level`; every tenth block is kept. Own blocks: 1000 allocations of 210 bytes, 100 left (21000
+ * bytes). A recorded stack must have exactly ten frames of `level`, called by `body`, and none of another coroutine.
+ * Prints "coroutines 50 turns 1000". */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <ucontext.h>

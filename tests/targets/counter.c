@@ -3,7 +3,8 @@
  *
  * The file is an array of 64-byte lines, one per thread: allocations, frees. Each number is incremented after its call returned, so
  * when the process is killed the trace has between n and n + 1 of each thread's allocations.
- * Thread i allocates 1000 + i bytes, so that the threads can be told apart in the trace. Keeps the last 100 blocks. */
+ * Thread i allocates 1000 + i bytes, so that the threads can be told apart in the trace. Each thread keeps its last 100 blocks.
+ * At its end the program prints "counted N", the allocations of all threads, and returns 3. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>

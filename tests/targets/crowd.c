@@ -1,8 +1,9 @@
 /* Starts all threads and then wakes them together. Each allocates and frees PER_THREAD blocks of 40 bytes and keeps one of 24.
  *
- *   crowd THREADS PER_THREAD [attach]   allocates THREADS * PER_THREAD blocks of 40 bytes and THREADS of 24; 24 bytes stay.
+ *   crowd THREADS PER_THREAD [attach]   allocates THREADS * PER_THREAD blocks of 40 bytes and THREADS of 24, which stay.
  *
- * With `attach` it prints "ready", and the threads are woken when a line comes on its standard input. It ends after "done".
+ * With `attach` it prints "ready" first, and wakes the threads when a line comes on its standard input. It prints "done THREADS
+ * PER_THREAD" and ends.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Recursion deeper than any remembered stack, on a stack that is then unmapped, and again on a
- * stack at a lower address. So the remembered root of the first stack lies above the second one.
+/* Recursion deeper than any stack in the memo, on a stack that is then made inaccessible, and again on a
+ * stack at a lower address. So the remembered root of the first stack is at a higher address than the second stack.
  *
  *   deep_fibers   allocates 2 * 200 blocks of 32 bytes at depth 3,000, frees them, prints "done".
  */
@@ -30,7 +30,7 @@ static void body(void) {
 }
 
 int main(void) {
-    /* Two stacks, one above the other, with a gap that is never mapped. */
+    /* Two stacks, one above the other, with a gap that is never accessible. */
     char *room = mmap(NULL, 4 * (size_t)SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     char *low = room, *high = room + 2 * (size_t)SIZE;
     if (room == MAP_FAILED || mprotect(low, SIZE, PROT_READ | PROT_WRITE) || mprotect(high, SIZE, PROT_READ | PROT_WRITE))

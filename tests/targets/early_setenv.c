@@ -1,4 +1,4 @@
-/* Prints its environment, to which the constructor of a library has added a variable. */
+/* Prints its environment, to which the constructor of libearly_setenv.so has added SET_EARLY=yes. */
 #include <stdio.h>
 
 extern char **environ;

@@ -1,4 +1,5 @@
-/* Until SIGTERM, allocates and frees blocks of 1 to 4000 bytes, some hundred thousand per second, and keeps every hundredth. Then prints "kept N" and ends with 7. */
+/* Until SIGTERM, allocates and frees blocks of 1 to 4000 bytes, at most 500,000 per second, and keeps every hundredth, but at most
+ * 200,000. Then prints "kept N" and ends with 7. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* A program that replaces itself, as wrappers and shells do: three images in one process.
  * Image n allocates 10 * n blocks of 1000 + n bytes (n = 1, 2, 3), frees 5 of them, and executes the next image through another
  * function. In the trace: 10 of 1001, 20 of 1002, 30 of 1003. Left at the end: only the last image's 25 of 1003, because the blocks
- * of an image end with it. No image may see heaptrack's variables in its environment. */
+ * of an image end with it. No image may see heaptrack's variables in its environment. Each prints
+ * "image N, 0 variables of ours, LD_PRELOAD=(none)". The last one returns 33. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* Makes exec calls that the kernel refuses: unreadable pointers, a pipe, a folder. Each call must return as it does without
- * heaptrack, and later allocations are recorded: 7 blocks of 61 bytes. The first argument is a folder for the pipe. */
+ * heaptrack, and later allocations are recorded: 7 blocks of 61 bytes, one after each call, all left. The first argument is a
+ * folder for the pipe. Prints the error of each call and returns 3. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <spawn.h>

@@ -1,5 +1,5 @@
-/* Leaves 100 blocks of 7002 bytes, then becomes another program: execs PROGRAM [WORDS...]. If that fails, it prints so and returns 5.
-   Before that, it tries to execute a program that does not exist. */
+/* execs PROGRAM [WORDS...]: leaves 100 blocks of 7002 bytes, tries to execute a program that does not exist, then becomes PROGRAM.
+   If that fails, or without arguments, it prints "still here" and returns 5. */
 #include <stdlib.h>
 #include <unistd.h>
 #include "say.h"

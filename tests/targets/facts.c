@@ -1,5 +1,6 @@
-/* Prints everything a program can easily see of its surroundings: arguments, environment, open files, signal dispositions and
- * mask, limits, priorities, umask, threads, children, seccomp and dumpable state. Being recorded must change none of it. */
+/* Prints what a program can see of its surroundings: arguments, environment, open files, signal dispositions and mask, limits,
+ * umask, priority, working directory, threads, children, dumpable state, seccomp, no_new_privs, parent-death signal, session, process
+ * group and terminals. Being recorded must change none of it. Returns 42. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

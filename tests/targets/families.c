@@ -1,5 +1,5 @@
 /* Calls the functions that an allocator exports besides malloc, 1000 times each. The allocator is chosen at compile time. Requested sizes:
-   JEMALLOC: 5001 mallocx, of which half go by dallocx and half by sdallocx after a failed xallocx; 5002 mallocx, resized by rallocx to 5003,
+   JEMALLOC: 5001 mallocx, then a failed xallocx, half freed by dallocx and half by sdallocx; 5002 mallocx, resized by rallocx to 5003,
    then by xallocx in place to 5004.
    TCMALLOC: 5001 tc_malloc, 5002 tc_calloc, resized by tc_realloc to 9003, 5004 tc_new, 5005 tc_newarray_nothrow, 5120 tc_memalign.
    MIMALLOC: 5001 mi_malloc, 5002 mi_zalloc, resized by mi_realloc to 9003, 5004 mi_new, 5120 mi_malloc_aligned, 5006 mi_calloc,

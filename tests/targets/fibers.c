@@ -1,5 +1,5 @@
 /* Fibers on stacks of their own, whose outermost return address is 0. A fiber gets 4, 8 or 12 turns.
- * In each turn it allocates 3 blocks of 48 bytes at different depths and frees them. When a fiber
+ * In each turn it allocates 3 blocks of 48 bytes, each in a recursion of some depth, and frees them. When a fiber
  * has ended, its stack becomes unreadable, and the next fiber gets a stack at another address.
  *
  *   fibers COUNT   prints "N blocks": this many blocks of 48 bytes were allocated, and all were freed.

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Saves the callee-saved registers, and continues where `to` was saved. */
+/* Saves the callee-saved registers on the current stack and the stack pointer in `*from`. Then continues on the stack `to`. */
 void fiber_switch(void **from, void *to);
 __asm__(".globl fiber_switch\n"
         ".type fiber_switch, @function\n"
@@ -20,7 +20,8 @@ __asm__(".globl fiber_switch\n"
         ".cfi_endproc\n"
         ".size fiber_switch, .-fiber_switch\n");
 
-/* The words that `fiber_switch` finds on a new stack: six registers, the entry point, and a return address of zero. */
+/* Writes what `fiber_switch` expects on a new stack: six registers, the entry point, and a return address of zero. Returns the
+ * stack pointer to pass to `fiber_switch`. */
 static inline void *fiber_start(char *top, void (*body)(void)) {
     uintptr_t *sp = (uintptr_t *)((uintptr_t)top & ~(uintptr_t)15);
     *--sp = 0;

@@ -1,11 +1,11 @@
-/* Forbids itself the time stamp counter or system calls, then allocates and frees 5000 blocks of 90 bytes, prints "done" and
- * ends with code 5. First argument: how.
+/* Keeps 91 bytes, forbids itself the time stamp counter or system calls, allocates and frees 5000 blocks of 90 bytes, prints
+ * "done" and ends with code 5. First argument: how.
  *   tsc, tsc_syscall             PR_SET_TSC through prctl, through syscall
  *   strict, strict_syscall       seccomp's strict mode through prctl, through syscall as prctl
- *   strict_seccomp               the same through syscall as seccomp
+ *   strict_seccomp               seccomp's strict mode through syscall as seccomp
  *   tsc_raw                      PR_SET_TSC by an own syscall instruction
- *   nothing
- * Second argument, if any: "before" waits for a line on stdin before that, "after" waits after it; both print "ready".
+ *   nothing                      forbids nothing
+ * Second argument, if any: "before" prints "ready" and waits for a line on stdin before it forbids, "after" does so after that.
  * Third argument, if any: another number of blocks. */
 #define _GNU_SOURCE
 #include <linux/seccomp.h>
@@ -41,7 +41,7 @@ static void wait_for_line(void) {
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "nothing", *when = argc > 2 ? argv[2] : "";
     int blocks = argc > 3 ? atoi(argv[3]) : 5000;
-    /* The heap is created before, so that malloc itself needs no system call. */
+    /* The first malloc creates the heap, so that later ones need no system call. */
     KEEP(malloc(91));
     if (strcmp(when, "before") == 0) wait_for_line();
     if (forbid(how) != 0) return 1;

@@ -2,17 +2,19 @@
  *   handover   Two threads pass 20000 blocks of 70 bytes to each other: the one allocates, the other frees, in turns. The first
  *              one gives the time stamp counter up after 5000. Prints "passed 20000".
  *   starts     The main thread gives the counter up, then starts 4 threads with 1000 blocks of 70 bytes each. Prints "started 4".
- *   refused    The kernel refuses a filter in three ways, and the strict mode as libseccomp asks for it to find out whether there is
- *              such a call. Then a new thread allocates 100 blocks of 70 bytes. Prints "refused 4".
- *   slotless   A thread that has not allocated yet enters a filter that kills it for any system call but those that malloc and
- *              waiting need, waits half a second and allocates 1000 blocks of 70 bytes. Prints "slotless done".
- *   tsync      4 threads allocate and free 100000 blocks of 70 bytes each. Meanwhile the main thread puts all of them behind such a
+ *   refused    The kernel refuses three requests for a filter, and one for strict mode with invalid flags, by which libseccomp finds
+ *              out whether seccomp exists. Then a new thread allocates 100 blocks of 70 bytes. Prints "refused 4".
+ *   slotless   A thread that has not allocated yet enters a filter that kills the process for any system call but those that malloc
+ *              and waiting need, waits half a second and allocates 1000 blocks of 70 bytes. Prints "slotless done".
+ *   tsync      4 threads allocate and free 100000 blocks of 70 bytes each. Meanwhile the main thread puts all threads behind this
  *              filter. Prints "synced".
  *   strict     A thread is in seccomp's strict mode, waiting, before the line is read. Then the main thread allocates 100 blocks of
  *              70 bytes. Prints "beside 100".
- *   filtered   The same with a thread behind the filter above.
+ *   filtered   Like strict, but the waiting thread is behind the filter of slotless.
  *   vfork      A child of vfork enters a filter and ends. Then a new thread allocates 100 blocks of 70 bytes. Prints "forked".
- * All blocks are freed. If a second argument is given, it prints "ready" and waits for a line on stdin before all that. */
+ * All blocks are freed. In each case the main thread allocates and frees one block of 70 bytes first. If a second argument is given,
+ * it then prints "ready" and waits for a line on stdin; of the steps above, only the waiting thread of strict and filtered comes
+ * before that line. */
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -111,7 +113,7 @@ static void be_refused(void) {
 
 static atomic_int begun, over;
 
-/* A thread that ends would make system calls, so it stays. */
+/* A thread that ends would make system calls that the filter forbids, so it stays. */
 static void stay(void) {
     atomic_fetch_add(&over, 1);
     for (;;) sched_yield();

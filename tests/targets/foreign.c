@@ -1,5 +1,5 @@
-/* A program that contains what the linker leaves of mimalloc in a Rust program: no function is called malloc. It allocates 100 blocks
-   from mimalloc and 10 from malloc, of 7001 bytes each. */
+/* Defines mi_malloc_aligned and mi_free, which the linker keeps of mimalloc in a Rust program, and no function named malloc. It
+   allocates and frees 100 blocks of 100 bytes by these functions, and 10 blocks of 7001 bytes by malloc and free. Prints "done". */
 #include <stdlib.h>
 #include "say.h"
 

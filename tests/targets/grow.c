@@ -2,7 +2,7 @@
  * realloc(NULL, 500) that stays. Each realloc of a live block counts as one deallocation and one allocation.
  *
  * From the program's own code: 19 allocations (16 + 32 + ... + 1048576 = 2097136 bytes, + 100 + 500 = 2097736),
- * 18 deallocations, left 1 block of 500 bytes, maximum 1048576 bytes in 1 block. */
+ * 18 deallocations, left 1 block of 500 bytes, maximum 1048576 bytes in 1 block. Prints "grow done". */
 #include <stdlib.h>
 #include "say.h"
 

@@ -1,5 +1,6 @@
 //! Rust collections that reallocate: Vec and String growth, a BTreeMap, formatting. Argument: rounds (default 20).
-//! Deterministic; DHAT supplies the numbers. It is also the Rust program of the gdb stack test (recursion, closures, iterators).
+//! It allocates the same blocks in every run; the test takes the numbers from DHAT. It is also the Rust program of the gdb stack
+//! test (recursion, closures, iterators). Prints "growth WORDS LENGTH": the entries of the map, and the length of all joined texts.
 //!
 //! `no_main`: Rust's own start-up reads /proc/self/maps with getline, whose buffer depends on the longest path in it.
 #![no_main]

@@ -1,4 +1,5 @@
-/* The smallest program with one block: malloc(10), left. Also built static, for the test of what cannot be recorded. */
+/* The smallest program with one block: malloc(10), left. Prints "hello", its number of arguments and the first one; ends with 11 if
+   there is one. Also built static, for the test of what cannot be recorded. */
 #include <stdlib.h>
 #include "say.h"
 int main(int argc, char **argv) {

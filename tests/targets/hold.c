@@ -1,6 +1,6 @@
-/* Takes argument 1 megabytes in blocks of 64 KB, writes to every page, then writes `argument 2` bytes to the file in argument
- * 3 (so that RLIMIT_FSIZE matters), frees, and prints what it could do. For the tests of limits.
- * Own blocks: megabytes * 16 of 65536, all freed. */
+/* Takes argument 1 (10) megabytes in blocks of 64 KB, writes to every page and frees all. Then it writes `argument 2` bytes to the
+ * file in argument 3 (so that RLIMIT_FSIZE matters). Prints "held GOT of WANTED, wrote W": its blocks, and the bytes or -errno of the
+ * write. For the tests of limits. Own blocks: megabytes * 16 of 65536, all freed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-// Allocates blocks of 100 bytes: in `left` as many as the first argument says, in `right` as many as the second.
+// Allocates blocks of 100 bytes and frees each at once: in `left` as many as the first argument says, in `right` as many as the second.
+// Prints nothing.
 // Both functions are inlined into `main`, so their stacks have the same return addresses except for the leaf.
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 /* Machine code in an anonymous mapping, with a frame pointer, that calls malloc. The frame has no module and no CFI,
  * so the walk follows rbp. `before` -> code -> malloc(888), 10 times, all left. Then the code is overwritten by a
- * variant with a longer prologue, which requests 889, 10 times. Stack of each: code (no module), before, main. */
+ * variant with a longer prologue, which requests 889, 10 times, all left. Stack of each: code (no module), before, main.
+ * Prints "jit done". */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

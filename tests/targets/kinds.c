@@ -1,5 +1,5 @@
-/* One call of each allocating function that DHAT 3.19 also follows, no realloc of a live block, nothing freed before the end.
- * Sizes are the requested ones: alignment is not counted.
+/* One call of each allocating function that DHAT 3.19 also follows, and no realloc of a live block. Only the blocks of calloc and
+ * posix_memalign are freed, before getline. Sizes are the requested ones: alignment is not counted. Prints "kinds done".
  *
  * From the program's own code: 5 allocations (calloc 3*100 = 300, posix_memalign 1000, memalign 700, malloc 64,
  * realloc(NULL, 77)), 2141 bytes; one block from strdup (6 bytes, called by libc) and one from getline (120 bytes). */

@@ -1,9 +1,10 @@
-/* Five ways to hold memory at the end, one function each, in 200 rounds of 2 ms, or of the number of ms in the first argument.
+/* Five ways to hold memory, one function each, in 200 rounds of 2 ms, or of the number of ms in the first argument. The last column
+ * is the expected verdict. Prints "leaky done".
  *
  *   start_up   7 blocks of 501 before the first round, never freed                       once
  *   forget     1 block of 101 a round, never freed: 200 left with 20200 bytes             grows
- *   remember   1 block of 201 a round into a ring of 20, the one before freed: 20 left     bounded
- *   in_flight  1 block of 301 a round, freed in the next: 1 left                           tail
+ *   remember   1 block of 201 a round into a ring of 20, each freed 20 rounds later: 20 left   bounded
+ *   in_flight  1 block of 301 a round, freed in the next round: 1 left                     tail
  *   tidy       1 block of 401 a round, all freed after the last round: none left           exit
  */
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The other of two libraries of the same shape (see reuse.c): blue_inner allocates 302 bytes per call. */
+/* The second of two libraries of the same shape (see reuse.c). Each call of `work` allocates 302 bytes in blue_inner. */
 #include <stdlib.h>
 #include "say.h"
 NOINLINE static void *blue_inner(void) { void *p = malloc(302); FRAME(); return p; }

@@ -18,7 +18,8 @@ static char *arena(void) {
     return atomic_load(&next);
 }
 
-/* All entries call this one function. A call of `memalign` from here would be bound to a library that interposes it, and counted twice. */
+/* All entries call this one function. A call of `memalign` from here would be bound to a library that interposes
+ * `memalign`, so the block would be counted twice. */
 static void *take(size_t alignment, size_t size) {
     if (size > ARENA / 4) return errno = ENOMEM, NULL;
     if (alignment < 16) alignment = 16;

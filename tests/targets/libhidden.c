@@ -1,4 +1,5 @@
-/* A library with a private allocator, under one of jemalloc's names, as in polars. `opens` opens it and gets 100 blocks from it. */
+/* A library with a private allocator, under one of jemalloc's names, as in polars. `work` takes 100 blocks of 100 bytes from it and calls
+ * no malloc. The target `opens` calls `work`. */
 #include "say.h"
 
 static char arena[1 << 20];

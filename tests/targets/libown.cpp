@@ -15,7 +15,7 @@ static char *arena() {
     return made;
 }
 
-// A header of 16 bytes with the size before each block.
+// Returns a block from the arena. The 8 bytes before the block hold its size.
 __attribute__((noinline)) static void *take(size_t alignment, size_t size) {
     if (alignment < 16) alignment = 16;
     if (size > arena_size / 4) return errno = ENOMEM, nullptr;
@@ -35,7 +35,7 @@ static void *take_or_throw(size_t alignment, size_t size) {
 }
 
 extern "C" {
-// Called once, inside of malloc.
+// If this is set, the next malloc sets it to null and calls the function.
 void (*own_malloc_calls)(void);
 
 void *malloc(size_t size) {
@@ -59,7 +59,7 @@ void *realloc(void *old, size_t size) {
 
 void *operator new(size_t size, const std::nothrow_t &) noexcept { return take(16, size); }
 #ifdef ALIASES
-// All four are one function, as in Chromium, and none of them throws.
+// All four forms of `new` without alignment are one function, as in Chromium, and none of them throws.
 void *operator new(size_t size) __attribute__((alias("_ZnwmRKSt9nothrow_t")));
 void *operator new[](size_t size) __attribute__((alias("_ZnwmRKSt9nothrow_t")));
 void *operator new[](size_t size, const std::nothrow_t &) noexcept __attribute__((alias("_ZnwmRKSt9nothrow_t")));

@@ -1,4 +1,4 @@
-/* A library that allocates two functions deep. Built twice, with the same code and different names. */
+/* A library whose function OUTER calls INNER, which allocates. Built twice, with the same code and different names for both. */
 #include <stdlib.h>
 
 __attribute__((noinline)) void *INNER(int bytes) {

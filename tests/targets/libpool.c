@@ -1,4 +1,4 @@
-/* A library that reports blocks as KDE's header does, through weak names only: 50 blocks of 33 bytes, 20 of them freed. */
+/* A library that reports blocks as KDE's header does, through weak names only. use_pool reports 50 blocks of 33 bytes, 20 of them freed. */
 #include <stddef.h>
 
 __attribute__((weak)) void heaptrack_malloc(void *ptr, size_t size);

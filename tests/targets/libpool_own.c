@@ -1,4 +1,4 @@
-/* Like libpool.c with our header, for dlopen: 50 blocks of 34 bytes, 20 of them freed. */
+/* Like libpool.c, but with heaptrack_api.h. use_pool reports 50 blocks of 34 bytes, 20 of them freed. */
 #include "heaptrack_api.h"
 
 static char memory[50 * 64];

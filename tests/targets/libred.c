@@ -1,4 +1,4 @@
-/* One of two libraries of the same shape (see reuse.c): red_work allocates 301 bytes per call. */
+/* The first of two libraries of the same shape (see reuse.c). Each call of `work` allocates 301 bytes in red_inner. */
 #include <stdlib.h>
 #include "say.h"
 NOINLINE static void *red_inner(void) { void *p = malloc(301); FRAME(); return p; }

@@ -1,4 +1,5 @@
-// For `opens`. Its constructor calls malloc(6001) 10 times. `work` calls malloc(6002) 1000 times and `new` of 6003 bytes 1000 times. All are freed.
+// A library for the target `opens`. Its constructor calls malloc(6001) 10 times. `work` calls malloc(6002) 1000 times and `new` of 6003
+// bytes 1000 times. All are freed.
 #include <cstdlib>
 #include <new>
 #include "say.h"

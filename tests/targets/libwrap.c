@@ -1,5 +1,5 @@
 /* A library that comes before libc's allocator in the lookup order. Its malloc and free count their
- * calls and call the next definition. Its calloc and realloc jump to libc's. */
+ * calls and call the next definition in that order. Its calloc and realloc jump to libc's. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* A function without unwind information that uses rbp as an ordinary register, so the word in the
- * place of a return address is the number 1. Allocates three blocks of 93 bytes there. */
+/* Allocates three blocks of 93 bytes, each freed, in a function without unwind information. The function uses rbp as an
+ * ordinary register, so the word where a return address is expected is the number 1. Prints "done". */
 #include <stdlib.h>
 #include "say.h"
 

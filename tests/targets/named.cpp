@@ -1,7 +1,9 @@
 /* Functions that are known by name, file and line, one of them inlined into another.
  *
  *   named            once: 3 allocations of 1111 bytes by early(), one of them through inlined(), none freed
- *   named SECONDS    the same ten times a second; after a quarter of the time late() allocates 2222 bytes each time too
+ *   named SECONDS    these 3 allocations ten times a second; after a quarter of the time also 2222 bytes by late() each time
+ *
+ * Prints nothing.
  */
 #include <cstdlib>
 #include <unistd.h>

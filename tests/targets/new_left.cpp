@@ -1,4 +1,5 @@
-// 1000 x `new int[10]`, of which none is freed. With -DOWN the program has operators of its own, which call malloc and free.
+// Calls `new int[10]` 1000 times and frees none. Prints "1000". With -DOWN the program defines new[] and delete[] itself, which call malloc
+// and free.
 #include <cstdlib>
 #include <new>
 #include "say.h"

@@ -1,5 +1,6 @@
-/* Runs the program in its arguments where no code can be changed, because the kernel refuses to make anything executable (MDWE, inherited
- * by every program started from here). Ends with 3 unless that is true: mprotect is refused and /proc/self/mem does not exist. */
+/* Executes its arguments under MDWE, so that no code can be changed: the kernel refuses to make memory executable, also in every program
+ * started from here. Prints the reason and ends with 3 if the kernel has no MDWE, if it does not refuse mprotect, or if /proc/self/mem can
+ * be opened for writing. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/mman.h>

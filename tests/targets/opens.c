@@ -1,4 +1,5 @@
-/* Opens a library and calls its function `work`: opens LIBRARY [lazy|now|deep|deep-now|namespace]. Prints "worked". */
+/* Opens a library and calls its function `work`: opens LIBRARY [lazy|now|deep|deep-now|namespace]. Prints "worked", or why
+ * the library cannot be opened. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <string.h>

@@ -1,8 +1,9 @@
-// Every form of operator new and delete, ROUNDS times (the first argument, default 1000). Sizes, with their counts per round: 4001
-// new (2), 4002 new[] (2), 4003 and 4004 the same with nothrow (1 each), 4096 aligned (2), 4160 aligned [] (2), 4224 and 4288 aligned
-// with nothrow (1 each). All are freed, by every form of delete. Once each: 500 `new` of 4005 bytes in a constructor of this program,
-// before main; and a `new` that fails with and without a new handler, whose calls are counted and which may throw its own exception.
-// The second argument "calm" skips the failing `new`, because mimalloc aborts there. The output does not depend on addresses.
+// Every form of operator new and delete, in one round more than the first argument says (default 1000). Sizes, with their counts per
+// round: 4001 new (2), 4002 new[] (2), 4003 new with nothrow (1), 4004 new[] with nothrow (1), 4096 aligned new (2), 4160 aligned new[]
+// (2), 4224 and 4288 aligned new and new[] with nothrow (1 each). All are freed, by every form of delete. Before main, a constructor of
+// this program makes and frees 500 blocks of 4005 bytes. Before the last round `new` fails: without a new handler, with one that throws
+// bad_alloc, and with one that throws another exception. A second argument (tests use "calm") skips these failures, because mimalloc
+// aborts there. Prints the results of the failures and "rounds N".
 #include <cstdlib>
 #include <new>
 #include <stdexcept>

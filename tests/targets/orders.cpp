@@ -1,8 +1,8 @@
-// A small order system with the three problems that people look for with a heap profiler. Its phases are separated in time.
+// A small order system with the three problems that people look for with a heap profiler, in 8 phases. Prints "72000 orders, checksum N".
 //
 //   the peak   img::Pipeline::decode and ::blur: 60 tiles of 262144 bytes each, 15728640 bytes a function, held at once, then freed
 //   the leak   leaky::makeToken: 8000 tokens of 55 bytes, none freed, all along; leaky::openSession: 800 of 8000 sessions of 208 bytes kept
-//   the churn  report::formatRow: 72000 rows, each of 4 strings (40 bytes) and 1 vector (64 bytes) that die with it: 360000 blocks
+//   the churn  report::formatRow: 72000 rows, each of 4 char vectors (40 bytes) and 1 vector (64 bytes), freed with the row: 360000 blocks
 //              report::checksum: 72000 vectors of 32 bytes, each freed before the next allocation (temporary)
 //   a cache    db::Cache::insert: 2000 entries of 128 bytes, early, held to the end: bounded, not a leak
 //
@@ -81,7 +81,7 @@ namespace report {
     return sum;
 }
 
-// `orders 6` runs only six phases, so 6000 tokens and 600 sessions are kept.
+// The argument is the number of phases (8). `orders 6` runs only six, so 6000 tokens and 600 sessions are kept.
 int main(int count, char **words) {
     int phases = count > 1 ? std::atoi(words[1]) : 8;
     unsigned sum = 0;

@@ -1,4 +1,5 @@
-/* A program that defines malloc itself. The loader prefers its definition to ours, so no call could be recorded. heaptrack must report that. */
+/* A program that defines malloc itself. The loader prefers its definition to ours, so no call could be recorded, and heaptrack must say so.
+ * Calls its malloc(10) once and prints "own malloc ran". */
 #include <stddef.h>
 #include <string.h>
 #include "say.h"

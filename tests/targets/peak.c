@@ -1,5 +1,5 @@
-/* The peak is reached once: foo keeps 100 bytes and bar 25 at that moment. Later 124 bytes are
- * live, one less, so a reader that takes the last or the second largest value is wrong.
+/* The peak is reached once: foo holds 100 bytes and bar 25 at that moment. Later 124 bytes are
+ * live, one less, so a reader that takes the last maximum or the second largest one is wrong. Prints "peak done".
  *
  * From the program's own code: 5 allocations of 100, 25, 60, 64, 10 bytes = 259; peak 125 bytes in 2 blocks (foo 100,
  * bar 25); left 1 block of 10 bytes. */

@@ -1,10 +1,10 @@
-/* malloc and free from five functions, no realloc, one strict maximum, known leaks.
+/* malloc and free from five functions, no realloc, one strict maximum, known leaks. Prints "plain done".
  *
  *   site       calls  bytes each  freed  left
  *   records      100         48    100      0
  *   names         50         31     40     10 (310 bytes)
  *   table          1       4000      0      1
- *   scratch   2x1000         16   2000      0   (two sites; each block freed at once: temporary)
+ *   scratch   2x1000         16   2000      0   (main calls it twice; each block freed at once: temporary)
  *   summit         3      10000      3      0   (the maximum: 100*48 + 50*31 + 4000 + 30000 = 40350 bytes in 154 blocks)
  *
  * From the program's own code: 2154 allocations of 72350 bytes, 2143 freed, 11 left with 4310 bytes. */

@@ -1,6 +1,7 @@
-/* 2,000 threads allocate through a library. Another library with code at the same addresses then replaces it,
- * and they allocate through that. With this many threads, some collide in the table that finds a thread's
- * state. Arguments: the two libraries. Prints whether the second library got the address of the first. */
+/* 2,000 threads allocate and free 100 bytes each through a library. Another library with code at the same addresses
+ * then replaces it, and the threads allocate and free 200 bytes each through that one. With this many threads, some collide
+ * in the table that finds a thread's state. Arguments: the two libraries. Prints "the same place" if the second library got
+ * the address of the first, otherwise "another place". */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

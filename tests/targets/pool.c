@@ -1,8 +1,8 @@
 /*
  * A pool inside one malloc block, reported with heaptrack_api.h. C89 to C23 and C++98 to C++20.
  *
- * pool COUNT: takes COUNT blocks of 1 to 64 bytes from 1000 places, frees most of them, resizes every seventh, and prints what
- * it did: "allocations=A deallocations=D bytes=B live=L live_bytes=M peak_bytes=P". The pool's own memory is one malloc of
+ * pool COUNT: reports COUNT allocations of 1 to 64 bytes in 1000 places, of which every seventh is a realloc, frees most of them,
+ * and prints its counts: "allocations=A deallocations=D bytes=B live=L live_bytes=M peak_bytes=P". The pool's own memory is one malloc of
  * 64000 bytes, whose address is that of the pool's first block.
  */
 #include "heaptrack_api.h"

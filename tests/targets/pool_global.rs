@@ -1,5 +1,5 @@
 //! A global allocator that does not use malloc. It is an arena in static memory, wrapped so that its blocks are reported.
-//! It counts its own calls, prints the counts and ends by _exit at once, so that the printed counts are complete.
+//! The program counts its own calls, prints "words N M" and the counts, and ends by _exit at once, so that the counts are complete.
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -1,6 +1,7 @@
 /*
- * For attaching. For each line N, it takes N blocks of 48 bytes from a pool, reports them, and frees all but every tenth. Prints
- * "took N left L". The blocks that the line before has left are freed first. C89 and C++98.
+ * For attaching. For each line N on stdin, it takes N blocks of 48 bytes from a pool, reports them, and frees all but every tenth.
+ * Prints "took N left L". The blocks that the line before has left are freed first. With -DLINKED it calls the functions of the library
+ * that it is linked to. C89 and C++98.
  */
 #ifdef LINKED
 #include <stddef.h>

@@ -1,6 +1,8 @@
 /*
- * Linked to the library itself, under either name. Calls every function by its own name:
- * 10 blocks of 40 bytes, 4 of them freed, one moved by realloc and one by realloc2, to 50 bytes each. Malloc: 7 of 123, 3 freed.
+ * Linked to the capture library, as heaptrack_preload or heaptrack_inject. Calls every function of its API by name. It reports
+ * 10 blocks of 40 bytes, frees 4 of them, and resizes one by realloc, which moves it, and one by realloc2 in place, to 50 bytes each.
+ * By malloc: 7 blocks of 123 bytes, 3 freed. With an argument it then stops the recording, reports one more block, frees one more block of
+ * malloc, and prints the counts of the callbacks on stderr. Prints "linked done".
  */
 #include <stddef.h>
 #include <stdint.h>

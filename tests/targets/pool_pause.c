@@ -1,6 +1,7 @@
 /*
  * A pause of the recording. Before it: 10 malloc blocks of 201 bytes and 10 pool blocks of 41. In it: 5 of each are freed, one malloc block
- * is reallocated to 301, and 3 of each are allocated (202, 42) and freed. After it: 2 malloc blocks of 203 and 2 pool blocks of 43.
+ * is reallocated to 301 and one pool block to 61, and 3 of each are allocated (202, 42) and freed. After it: 2 malloc blocks of 203 and
+ * 2 pool blocks of 43. Prints "pause done".
  */
 #include "heaptrack_api.h"
 #include <stdio.h>

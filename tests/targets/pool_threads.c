@@ -1,6 +1,6 @@
 /*
- * pool_threads THREADS COUNT: one pool that all threads share under a lock. Each thread takes COUNT blocks of 24 bytes and passes
- * each to the next thread, which frees it. Prints "reported=N": N = THREADS * COUNT allocations and the same number of frees.
+ * pool_threads THREADS COUNT: one pool that all threads share under a lock. Each thread takes COUNT blocks of 24 bytes and puts
+ * each into the mailbox of the next thread. It frees the block that was still there, and the one in its own mailbox. Prints "reported=N": N = THREADS * COUNT allocations and the same number of frees.
  */
 #include "heaptrack_api.h"
 #include <pthread.h>
@@ -14,7 +14,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char memory[PLACES * 32];
 static int unused[PLACES];
 static int unused_count;
-/* The blocks that were passed to a thread and that it has not freed yet. */
+/* For each thread, the place of the block that was passed to it and is not freed yet, or -1. */
 static int mailbox[MOST];
 static long per_thread;
 static int threads;

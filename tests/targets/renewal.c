@@ -1,6 +1,8 @@
-/* Holds 3000 blocks and repeatedly replaces a random one, through eight functions. The events hardly compress and are the same in every run.
- * Arguments: a file for counters as in counter.c; rounds (0 = until killed); when 20000 more blocks make a peak (early, late), or `keep`,
- * which frees nothing; pause in microseconds after each 64 rounds (0). Every 16th round makes a temporary block, every 32nd grows one. Prints its counts. */
+/* Holds up to 3000 blocks and in each round replaces a random one, through eight functions. The events hardly compress and are the same in
+ * every run. Every 16th round also makes a temporary block, and every 32nd reallocates a block instead of replacing it.
+ * Arguments: a file for its counts of allocations and frees, as in counter.c; rounds (0 = until killed); a word; pause in microseconds after
+ * each 64 rounds (0). The word "early" or "late" says when 20000 more blocks of 1500 bytes make a peak; with "keep" replaced blocks are not
+ * freed. Prints "allocations=A frees=F bytes=B temporary=T" and returns 3. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@ __attribute__((format(printf, 1, 2), unused)) static void say(const char *format
         _exit(99);
 }
 
-/* The compiler may remove a malloc whose result is never used. */
+/* Uses a pointer, because the compiler may remove a malloc whose result is never used. */
 #define KEEP(pointer) __asm__ volatile("" : : "r"(pointer) : "memory")
 /* A block that is freed at once. The file that uses it includes stdlib.h. */
 #define ALLOCATE_AND_FREE(bytes)      \
@@ -25,6 +25,6 @@ __attribute__((format(printf, 1, 2), unused)) static void say(const char *format
         free(made_);                  \
     } while (0)
 #define NOINLINE __attribute__((noinline, noclone))
-/* Keeps a call a call. Without something after it, -O2 would make it a tail call, and its frame would be missing. */
+/* Stands after a call. Without it, -O2 could make that call a tail call, and the frame of the calling function would be missing. */
 #define FRAME() __asm__ volatile("" : : : "memory")
 #endif

@@ -1,4 +1,4 @@
-/* Small, but with every shape that the page can show. Its phases are separated in time. Each kind of block has its own size.
+/* Small, but with every shape that the page can show. Its phases are separated in time. Each kind of block has its own size. Prints nothing.
  *
  *   held to the end    cache: 200 of 500 bytes, at the start: once
  *   freed at the end   until_exit: 50 of 1000 bytes, at the start, freed by main's last step
@@ -6,7 +6,7 @@
  *   flicker            flicker: 150 of 300000 bytes, one at a time, most of them freed at once
  *   two threads        worker: 25 of 10000 bytes each, held together, freed before the peak; 500 temporary ones of 40 bytes each
  *   the peak           hump: 40 of 50000 bytes, freed later
- *   only "after"       burst: 20 of 40000 bytes, held for 15 ms, freed before the peak; 100 tokens more by each way
+ *   argument "after"   burst: 20 of 40000 bytes, held for 15 ms, freed before the peak; 100 tokens more by each way
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -88,7 +88,7 @@ int main(int count, char **words) {
     }
     pause_ms(8);
     for (int i = 0; i < 40; i++) free(held[i]);
-    /* A long pause. Blocks that are freed after it are freed within the last 64th of the run, however busy the machine is. */
+    /* A long pause. The blocks that are freed after it are freed within the last 64th of the run, even on a busy machine. */
     pause_ms(400);
     for (int i = 0; i < 50; i++) free(early[i]);
     return 0;

@@ -1,6 +1,6 @@
 /*
  * A service as it runs in a container. It keeps 30 of 100 blocks of 500 bytes and starts a daemon whose parent has ended. It prints
- * "ready DAEMON" (the daemon's pid), then "got N" for each signal. At SIGTERM it frees 20 more blocks and ends with 42.
+ * "ready DAEMON" (the daemon's pid), then "got N" for each signal with number N. At SIGTERM it frees 20 more blocks and ends with 42.
  */
 #include <signal.h>
 #include <stdio.h>

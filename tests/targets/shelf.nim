@@ -1,5 +1,5 @@
-# In Nim: build -> fill, which makes 100 strings ("book number 0" ...) and lets a sequence of them grow; one Shelf. Built
-# by the test with -d:useMalloc, so that Nim's allocator is libc's.
+# `build` makes one Shelf and calls `fill`, which adds 100 strings ("book number 0" ...) to a sequence that grows. Prints "100".
+# The test builds it with -d:useMalloc, so Nim uses libc's allocator.
 type Shelf = ref object
   books: seq[string]
 

@@ -1,5 +1,6 @@
 /* Threads that begin and end. Argument: their number (10000), at most 16 at a time. Each allocates 3 blocks of 100
- * bytes and frees 2. main frees the third after the join. Own blocks: 3 * n allocations of 300 * n bytes, all freed. */
+ * bytes and frees 2. main frees the third after the join. Own blocks: 3 * n allocations with a total of 300 * n bytes, all freed.
+ * Prints "short threads N". */
 #include <pthread.h>
 #include <stdlib.h>
 #include "say.h"

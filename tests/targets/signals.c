@@ -1,9 +1,10 @@
 /* A timer's signal handler allocates while main allocates. Links libbump.so, whose malloc may be interrupted anywhere.
  * Arguments: main's allocations (200000), and "jump" to leave the handler by siglongjmp each third time.
  *
- * main: malloc(64), free, each counted after it returned; handler: malloc(33), free. Prints
- *   main=M handler=H jumped=J        A jump may leave a call of main unfinished, so with jumps
- *   M <= recorded by main <= M + J. Without: recorded = M and H exactly. */
+ * main calls malloc(64) and free, the handler three times malloc(33) and free. Each counts an allocation after malloc returned. Prints
+ *   main=M handler=H jumped=J
+ * A jump may leave a call of main unfinished, so with jumps M <= allocations of main in the trace <= M + J. Without jumps the trace
+ * has exactly M and H. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

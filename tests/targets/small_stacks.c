@@ -1,7 +1,8 @@
 /* 20 threads on stacks of PTHREAD_STACK_MIN bytes, each allocating 5 blocks of 300 bytes at a depth of
- * 4; all freed. Own blocks: 100 allocations of 300 bytes, none left. With an argument it first prints
- * "ready" and waits for a byte on stdin. Then the stacks are filled with a pattern and have a page
- * below them that cannot be written, and it prints the most stack that a thread used: `bytes=N`. */
+ * 4; all freed. Own blocks: 100 allocations of 300 bytes, none left. With an argument it first keeps
+ * 10 bytes, prints "ready" and waits for a byte on stdin. In this case the stacks are filled with a pattern and
+ * have a page below them that cannot be written, and it prints the most stack that a thread used: `bytes=N`.
+ * Prints "small stacks done". */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <pthread.h>

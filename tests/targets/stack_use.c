@@ -1,7 +1,8 @@
 /* Measures the stack that malloc, realloc and free use. It switches to a stack of 64 KB that is filled with a
- * pattern, makes one call, and counts the bytes that still have the pattern. Prints the highest use of any call,
- * `bytes=N`. The first calls (lazy binding, heaptrack's start) are made before. Calls come from 200 different
- * depths, so that both remembered and new stacks occur. With an argument it first waits for a byte on stdin. */
+ * pattern, calls malloc(70), realloc to 700 and free, and looks how far the pattern was overwritten. It does this at 200
+ * depths, so that both remembered and new stacks occur, and prints the highest use at any depth but the first:
+ * `bytes=N`. The calls that cause lazy binding and heaptrack's start are made before. With an argument it first prints
+ * "ready" and waits for a byte on stdin. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include "painted_stack.h"

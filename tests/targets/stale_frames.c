@@ -1,10 +1,11 @@
-/* Two stacks whose words differ only in a frame pointer. `main` calls `direct` or `detour` from one
- * place, and `detour` calls `direct`. The second time `direct` takes enough stack memory that the leaf is
- * at the same address as below `detour`. That memory still contains the return addresses of the detour,
+/* Two stacks whose words differ only in a frame pointer. `go` calls `direct` or `detour` from one place, and
+ * `detour` calls `direct`. When `go` calls `direct` itself, `direct` takes enough stack memory that the leaf is at the
+ * same address as when it is called through `detour`. That memory still contains the return addresses of the detour,
  * because nothing has overwritten them. A walk is right only if it follows the current frame pointers.
  *
- * Own blocks: 20 of 1001 and 20 of 2001 through `detour`, 20 of 1002 and 20 of 2002 without it; all freed. The leaf that allocates
- * 100x saves the frame pointer. The leaf that allocates 200x leaves it unchanged. */
+ * Own blocks: 20 of 1001 and 20 of 2001 through `detour`, 20 of 1002 and 20 of 2002 without it, and one each of
+ * 1003, 1004, 2003 and 2004, which measure addresses; all freed. The leaf that allocates 1001 to 1004 bytes saves the frame pointer. The
+ * leaf that allocates 2001 to 2004 leaves it unchanged. Prints "40 met". */
 #include <alloca.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ __attribute__((optimize("no-omit-frame-pointer"))) NOINLINE static void saves(si
     FRAME();
 }
 
-/* Its frame begins at its argument. */
+/* It has no frame pointer of its own, so the address of a local variable tells where its frame is. */
 __attribute__((optimize("omit-frame-pointer"))) NOINLINE static void leaves(size_t size) {
     volatile char here;
     place = (uintptr_t)&here;

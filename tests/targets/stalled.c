@@ -1,9 +1,9 @@
 /* Threads that allocate and free while the recorder may be stopped.
  *
  *   stalled THREADS PAIRS   after the first SIGUSR1 each thread allocates and frees PAIRS blocks of 40 bytes; after the second
- *                           one each thread allocates 50 blocks of 77 bytes, and the program ends with code 7.
+ *                           one each thread allocates 50 blocks of 77 bytes, which stay, and the program ends with code 7.
  *
- * It prints how many blocks of 40 bytes were allocated, as it counted them itself.
+ * At its end it prints how many blocks of 40 bytes were allocated, as it counted them itself.
  */
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
-/* Runs for the number of milliseconds in the argument, allocating and freeing 128 bytes, with a pause of 50 us after each 100. At
- * SIGTERM it prints so and returns 9, at SIGUSR1 it prints "usr1". For tests of signals, growing files and a stopped collector. */
+/* Prints "ready". For the number of milliseconds in the argument (1000) it allocates and frees blocks of 128 bytes, with a pause of 50 us
+ * after each 100. Then it prints "time is up rounds=N". At SIGTERM it prints "terminated rounds=N" and returns 9. At SIGUSR1 it prints
+ * "usr1". N is the number of blocks. For tests of signals, growing files and a stopped collector. */
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,4 +1,5 @@
-/* Contains leak suppressions in LeakSanitizer's form, whose text must be in the trace. Leaks 1 byte in `known`, 2 in `new_`. */
+/* Contains leak suppressions in LeakSanitizer's form, whose text must be in the trace. Leaks 1 byte in `known`, 2 in `new_`.
+ * Prints "suppressed done". */
 #include <stdlib.h>
 #include "say.h"
 const char *__lsan_default_suppressions(void);

@@ -1,10 +1,13 @@
-/* Writes down everything that a program inherits: its words, environment, descriptors, signals and limits.
+/* Writes down what a program inherits: its arguments, environment, descriptors, signals, limits, umask, folder and priority.
  *
- * surroundings OUT [exec | execenv | NEXT ARGS...]   appends to OUT, then ends with code 9. Before that, it may execute itself
- *     once (with `environ`, or with an environment of its own that has unusual entries), or another program.
- * surroundings launch KINDS PROGRAM ARGS...   makes unusual surroundings, then executes PROGRAM. KINDS are separated by commas.
+ * surroundings OUT                   appends these facts to the file OUT and ends with code 9.
+ * surroundings OUT exec | execenv    appends them, then executes `surroundings OUT` (with `environ`, or with an environment of its own
+ *                                    that has unusual entries).
+ * surroundings OUT NEXT ARGS...      appends them, then executes NEXT.
+ * surroundings launch KINDS PROGRAM ARGS...   makes unusual surroundings, then executes PROGRAM. KINDS are separated by commas; `launch`
+ *                                    below has the list.
  *
- * In each image: 3 blocks of 4321 bytes, kept. */
+ * In each image except that of `launch`: 3 blocks of 4321 bytes, kept. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -48,7 +51,7 @@ static void signals(void) {
 
 struct entry { uint64_t inode; int64_t offset; unsigned short length; unsigned char kind; char name[]; };
 
-/* Called before anything else is opened. */
+/* Writes a line for each open descriptor into `text`, and one with the lowest free number. Called before this program opens a file. */
 static void descriptors(char *text, size_t room) {
     char buffer[4096];
     int numbers[256], count = 0;
@@ -83,8 +86,8 @@ static void limits(void) {
     umask(mask);
 }
 
-/* The environment as other processes see it, in /proc/PID/environ. Zeros at its end are not counted, because the
- * capture library overwrites its own variables, which come last, with zeros. */
+/* The environment as other processes see it, in /proc/PID/environ. Writes its length and a checksum. Zeros at its
+ * end are not counted, because the capture library overwrites its own variables, which come last, with zeros. */
 static void kernels_copy(void) {
     static char text[1 << 21];
     int file = open("/proc/self/environ", O_RDONLY);

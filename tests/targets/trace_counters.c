@@ -1,5 +1,5 @@
-/* Threads that allocate and free at random (seed: argument 1), count what they hold, and then wait.
- * Prints the live blocks and bytes of small() and large(), then sleeps until it is killed. */
+/* Four threads allocate and free at random (seed: argument 1), 1 to 100 bytes in small() and 1000 to 1999 in large(), and count what
+ * they hold. Prints "small BLOCKS BYTES large BLOCKS BYTES", the live blocks of all threads, and sleeps until it is killed. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>

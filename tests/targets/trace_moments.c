@@ -1,5 +1,6 @@
 /* Sends itself signals in the middle of its work and continues at once. Live blocks of 100 bytes from keep() at each moment:
- * 10 at SIGUSR1; 12 at SIGUSR2; then 7 more, a new window by SIGQUIT, 4 more and an old one freed, so 4 at the end. */
+ * 10 at SIGUSR1; 12 at SIGUSR2; then 7 more. SIGQUIT starts a new window. Then 4 more, and an old one is freed, so the new window has 4 at
+ * the end. Prints nothing. */
 #include <signal.h>
 #include <stdlib.h>
 #include "say.h"

@@ -1,5 +1,6 @@
 /* Ever new stacks: each allocation is made through eight of 64 functions, chosen at random (seed: argument 2), for argument 1
- * seconds. 2000 blocks of 48 bytes live at a time; all are freed at the end. Prints the number of calls of malloc and free. */
+ * seconds. 2000 blocks of 48 bytes live at a time; all are freed at the end. Prints "calls N", the number of calls of malloc and
+ * free. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,5 +1,5 @@
-/* Handles SIGUSR1 and ignores SIGUSR2 itself, and prints how often its handler ran. Prints "ready"
- * first. Keeps 10 blocks of 321 bytes. Ends at SIGTERM. */
+/* Handles SIGUSR1 and ignores SIGUSR2 itself. Keeps 10 blocks of 321 bytes and prints "ready". At SIGTERM it
+ * prints "handled N", how often its handler of SIGUSR1 ran, and ends. */
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-/* Forks a child that enters seccomp's strict mode before its first malloc: any system call but read, write and exit kills it then.
- * Prints how the child ended: "child 0". */
+/* Keeps 100 bytes and forks a child that enters seccomp's strict mode before its first malloc: from then on any system call but read,
+ * write, exit and sigreturn kills it. The child allocates and frees 10 blocks of 50 bytes. Prints its wait status: "child 0". */
 #include <linux/seccomp.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -8,7 +8,7 @@
 #include "say.h"
 
 int main(void) {
-    /* The heap is created before, so that malloc itself needs no system call. */
+    /* The first malloc creates the heap, so that malloc needs no system call in the child. */
     void *first = malloc(100);
     KEEP(first);
     pid_t pid = fork();

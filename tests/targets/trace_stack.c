@@ -1,5 +1,5 @@
 /* Measures the stack that the first malloc of a forked child uses. It switches to a stack of 64 KB that is
- * filled with a pattern, makes the call, and counts the bytes that still have the pattern. Prints `bytes=N`. */
+ * filled with a pattern, calls malloc(70), and looks how far the pattern was overwritten. Prints the bytes that were used: `bytes=N`. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -14,7 +14,7 @@ static void body(void) {
 }
 
 int main(void) {
-    /* Lazy binding is done before. */
+    /* The call causes lazy binding, so that it is not measured. */
     void *first = malloc(70);
     KEEP(first);
     pid_t pid = fork();

@@ -1,6 +1,6 @@
 /* Ten times: one more block of 1000 bytes from keep(), then SIGUSR1 to itself, without a pause. Then SIGUSR2
- * and SIGQUIT without a pause, 1000 bytes, SIGQUIT, 5 bytes. Reports: 1 to 10 blocks by size, 10 blocks by
- * count; at the end 5 bytes. With an argument: that many times instead of ten, and nothing after. */
+ * and SIGQUIT without a pause, 1000 bytes, SIGQUIT, 5 bytes. heaptrace must report 1 to 10 blocks sorted by size, then 10
+ * blocks sorted by count, and at the end 5 bytes. With an argument N: N times instead of ten, and nothing after that. */
 #include <signal.h>
 #include <stdlib.h>
 #include "say.h"

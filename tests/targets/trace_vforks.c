@@ -1,7 +1,7 @@
-/* Without arguments: starts /bin/true 200 times by vfork and execve, each time with an environment
- * that has only one variable. Prints by how many pages its own memory has grown meanwhile.
+/* Without arguments: starts /bin/true 203 times by vfork and execve, each time with an environment
+ * that has only one variable. Prints "N pages more": how much its address space has grown during the last 200.
  * With the arguments "exec PROGRAM ARGS...": forks a child, which executes PROGRAM. Exits with the
- * child's code. */
+ * child's code, or 99 if a signal killed it. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>

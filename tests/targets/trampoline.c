@@ -2,10 +2,10 @@
  * `-X perf`. Only the code after the call shows where its caller's frame is. main -> before -> code -> inside -> malloc,
  * 10 times each, all left:
  *   890  sub rsp, 8; call; add rsp, 8; ret
- *   891  the same address and the same return address, but with 24 bytes. This code replaced that of 890. So their stacks are one.
+ *   891  this code with 24 instead of 8, at the same address. The return address is the same, so 890 and 891 have one stack.
  *   892  push rbx; sub rsp, 4096 (imm32); call; add rsp, 4096; pop rbx; ret
- *   893  push rbp with a value in rbp that is no frame; call; pop rbp; ret
- * Stack of each: inside, code (no module), before, main. Built without frame pointers. */
+ *   893  push rbp; set rbp to an address that is no frame; call; pop rbp; ret
+ * Stack of each: inside, code (no module), before, main. Built without frame pointers. Prints "trampoline done". */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,7 @@ int main(void) {
     void *(*code)(void);
     memcpy(&code, &page, sizeof code);
     for (int round = 0; round < 40; round++) {
-        /* The variants take turns, so what was learned about the old code must not be used for the new code. */
+        /* The variants take turns, so what the walk has learned about one variant must not be used for the next. */
         switch (round % 4) {
         case 0: small(page, 8); break;
         case 1: small(page, 24); break;

@@ -1,5 +1,5 @@
 /* Argument: the number of blocks (1000). Allocates them with 16 to 1015 bytes at ten depths and frees each after 5000 more, or at the
- * end. So there are twice as many events as blocks. None of its own blocks is left. */
+ * end. So there are twice as many events as blocks. None of its own blocks is left. Prints nothing. */
 #include <stdlib.h>
 #include "say.h"
 

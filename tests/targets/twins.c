@@ -1,5 +1,5 @@
 /* Calls the parts that tests/src/twins.rs compiles with it: ENTRIES is CALL(one) CALL(another) ...
-   The table there lists what each of them allocates and keeps. */
+   The table PARTS there lists what each part allocates and keeps. Prints nothing. */
 struct part {
     void (*make)(void);
     int count;

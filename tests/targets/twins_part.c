@@ -1,4 +1,5 @@
-/* A part of `twins`, under any file name. MAKE, a name that other files may have too, must be called COUNT times for SIZE bytes. */
+/* A part of `twins`, which tests copy to several file names. It defines the function MAKE, whose name other parts may have, too. `twins` calls
+   it COUNT times. Each call allocates SIZE bytes and keeps them. */
 #include <stdlib.h>
 
 static void *volatile kept;

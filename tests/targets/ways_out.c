@@ -1,4 +1,5 @@
-/* Ends in the way that the argument names, after allocating 10 blocks of 123 bytes and freeing 4: left 6, 738 bytes.
+/* Ends in the way that the argument names, after allocating 10 blocks of 123 bytes and freeing 4: left 6, 738 bytes. Prints
+ * "leaving by WAY". The number is the exit code; in parentheses, 128 plus the signal that kills it.
  *   return 5 | exit 6 | _exit 7 | quick_exit 8 | abort (134) | segv (139) | term (143) | thread_exit 0 | trap (133) */
 #define _GNU_SOURCE
 #include <pthread.h>

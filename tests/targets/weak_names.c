@@ -1,5 +1,5 @@
-/* Prints which allocator functions it finds, by weak references and by dlsym. It has no C++ and no allocator but libc's, so it finds
-   none. If it is linked with libstdc++, it prints where operator new is. */
+/* Prints 1 or 0 for each of five allocator functions: whether it finds them by weak references and by dlsym. It has no C++ and no
+   allocator but libc's, so it finds none. If it is linked with libstdc++, it finds operator new and prints which library has it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ int main(void) {
     Dl_info where;
     if (_Znwm && dladdr((void *)_Znwm, &where)) {
         const char *slash = strrchr(where.dli_fname, '/');
-        /* While an allocator's operator is recorded, ours is found instead. */
+        /* If jemalloc is loaded and recorded, heaptrack's operator is found instead, so nothing is printed. */
         if (!mallocx) say("operator new is in %s\n", slash ? slash + 1 : where.dli_fname);
     }
     return 0;

@@ -1,6 +1,6 @@
-/* Prints how much memory it uses. Arguments: threads (1), total blocks of 16 bytes that stay live (0).
- * Each thread allocates 20000 blocks of 32 bytes and frees them, at depths 1 to 40, so that heaptrack's tables fill. Then main
- * keeps its blocks. Prints the highest resident size in kB, as the kernel reports it: `kB=N`. */
+/* Prints how much memory it uses. Arguments: threads (1), number of blocks of 16 bytes that main allocates and keeps (0).
+ * Each thread allocates and frees 20000 blocks of 32 bytes, at depths 1 to 40, so that heaptrack's tables fill. Then main
+ * allocates the blocks that it keeps. Prints the highest resident size in kB, as the kernel reports it: `kB=N`. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ NOINLINE static void deeper(int depth) {
 static void *work(void *unused) {
     (void)unused;
     for (int i = 0; i < 20000; i++) deeper(1 + i % 40);
-    pthread_barrier_wait(&together); /* all alive at once: the worst moment */
+    pthread_barrier_wait(&together); /* All threads are alive at once, so their memory counts together. */
     return NULL;
 }
 

@@ -1,4 +1,4 @@
-//! Imports a snapshot of N headers (`--headers N`), keeps an index of them and caches some.
+//! Imports N headers (`--headers N`, 10,000 by default) into a map and caches the message of every tenth.
 use std::collections::BTreeMap;
 
 struct Header {
@@ -6,7 +6,7 @@ struct Header {
     message: String,
 }
 
-/// Small enough to be inlined: it appears in stacks all the same.
+/// Small enough to be inlined. Stacks show it nevertheless.
 fn message(number: u64) -> String {
     format!("header {number}")
 }
@@ -24,7 +24,7 @@ fn main() {
     let mut words = std::env::args().skip_while(|word| word != "--headers").skip(1);
     let headers = words.next().and_then(|word| word.parse().ok()).unwrap_or(10_000);
     let chain = import(headers);
-    // A cache that lives to the end: not freed, but no leak either.
+    // A cache that is used until the program ends. It is never freed, but it is no leak.
     let cached: &'static [String] = Vec::leak(cache(&chain));
     println!("imported {}, cached {}", chain.len(), cached.len());
 }
