@@ -41,7 +41,8 @@ impl Target {
         Target { child: None, input: None, output: None, pid }
     }
 
-    /// Waits until the program waits for input. Before that, its libraries may not be loaded yet.
+    /// Waits until the program sleeps, because then it waits for input. Before that, its libraries may not be loaded
+    /// yet.
     pub fn settle(&self) {
         process::wait_for("a target that reads", || (process::state(self.pid) == Some('S')).then_some(()));
     }
@@ -102,7 +103,7 @@ impl Target {
         std::fs::read_dir(format!("/proc/{}/task", self.pid)).expect("the target lives").count()
     }
 
-    /// All code that is mapped from files, as it is in memory now, with a hash of each mapping.
+    /// For each mapping of code from a file, its line in /proc/PID/maps and a hash of the bytes that are in memory now.
     pub fn code(&self) -> Vec<(String, u64)> {
         let maps = self.maps();
         let code = maps.lines().filter(|line| line.contains(" r-xp ") && line.contains('/'));
@@ -114,7 +115,8 @@ impl Target {
         code.map(|line| (line.to_owned(), hash(&self.content(line)))).collect()
     }
 
-    /// The number of words in mapped data that hold an address outside of any file. That is the address of our code.
+    /// The number of words in the data of mapped files that point to code outside of any file. Only heaptrack's code is
+    /// outside of files.
     pub fn redirected(&self) -> usize {
         let maps = self.maps();
         let is_ours = |line: &&str| line.contains(" r-xp ") && line.split_whitespace().count() == 5;
@@ -127,7 +129,7 @@ impl Target {
         words.filter(|word| ours.iter().any(|(start, end)| (*start..*end).contains(word))).count()
     }
 
-    /// The content of a mapping.
+    /// The bytes in memory of the mapping that a line of /proc/PID/maps describes.
     fn content(&self, line: &str) -> Vec<u8> {
         use std::os::unix::fs::FileExt;
         let memory = std::fs::File::open(format!("/proc/{}/mem", self.pid)).expect("readable");
@@ -186,7 +188,7 @@ impl Session {
         Self::to("trace.htz", pid, options)
     }
 
-    /// The same, with a trace file of this name.
+    /// Like `start`, but the trace file has this name.
     pub fn to(name: &str, pid: u32, options: &[&str]) -> Session {
         let folder = Folder::new();
         let trace = folder.join(name);
@@ -222,7 +224,7 @@ impl Session {
         ended
     }
 
-    /// Kills the recorder, which then cannot put anything back.
+    /// Kills the recorder, so that it cannot restore the target.
     pub fn kill(self) -> Ended {
         process::signal("KILL", &[self.pid()]);
         self.wait()

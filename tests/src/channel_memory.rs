@@ -27,7 +27,7 @@ impl ChannelMemory {
         self.add_one(slot, offset_of!(SlotHeader, head));
     }
 
-    /// Counts one more written event in a slot than its thread has begun.
+    /// Counts one more begun event in a slot than its thread has written.
     pub fn count_event(&self, slot: usize) {
         self.add_one(slot, offset_of!(SlotHeader, begun));
     }

@@ -27,7 +27,7 @@ pub fn run(program: &Program) -> Dhat {
     run_with(program, "")
 }
 
-/// The same, with text to read from stdin.
+/// Runs the program under DHAT, with `input` as its stdin.
 pub fn run_with(program: &Program, input: &str) -> Dhat {
     let folder = crate::folder::Folder::new();
     let file = folder.join("dhat.json");
@@ -43,8 +43,8 @@ pub fn run_with(program: &Program, input: &str) -> Dhat {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().expect("valgrind");
-    // stdin is a pipe, as in every other run, because programs read a file in other pieces. The program may end without
-    // reading.
+    // stdin is a pipe, as in the other runs of the zoo, because programs read a file in other pieces than a pipe. The
+    // program may end without reading.
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
     let output = child.wait_with_output().expect("valgrind");
     assert!(output.status.success(), "valgrind: {}", String::from_utf8_lossy(&output.stderr));
@@ -76,7 +76,7 @@ impl Counts {
         }
     }
 
-    /// The totals of one of our reports, in the same form.
+    /// The totals of a report of heaptrack.
     pub fn of_report(report: &crate::Report) -> Counts {
         Counts {
             allocations: report.total("allocations"),

@@ -29,7 +29,7 @@ pub struct Backtrace {
     pub number: usize,
     pub count: u64,
     pub peak_count: u64,
-    /// Exact below a million, otherwise truncated to three digits.
+    /// Exact below a million, otherwise truncated to three decimals of MB or GB. `peak_bytes` likewise.
     pub bytes: u64,
     pub peak_bytes: u64,
     pub age_ns: u64,
@@ -221,7 +221,7 @@ fn dump(lines: &mut Lines<'_>) -> Dump {
     }
 }
 
-/// `=== backtrace #N === [count/peak: C/P] [size/peak: S/P] [age: A]`, frames, an empty line.
+/// Parses a backtrace: `=== backtrace #N === [count/peak: C/P] [size/peak: S/P] [age: A]`, frames, an empty line.
 fn backtrace(lines: &mut Lines<'_>) -> Backtrace {
     let head = lines.next().unwrap_or_default();
     let rest = after(head, "=== backtrace #");
@@ -251,7 +251,8 @@ fn backtrace(lines: &mut Lines<'_>) -> Backtrace {
     }
 }
 
-/// `I [0xADDRESS] SYMBOL +0xBYTES (FILE +0xOFFSET)`, the same without a symbol, or `I [0xADDRESS] ?`.
+/// Parses a frame: `I [0xADDRESS] SYMBOL +0xBYTES (FILE +0xOFFSET)`, `I [0xADDRESS] (FILE +0xOFFSET)`, or
+/// `I [0xADDRESS] ?`. I must be `index`.
 fn frame(line: &str, index: usize) -> Line {
     let rest = after(line, &format!("{index} [0x"));
     let (address, rest) = rest.split_once("] ").unwrap_or_else(|| panic!("{line}"));
@@ -278,7 +279,7 @@ fn frame(line: &str, index: usize) -> Line {
     found
 }
 
-/// `/proc/PID/maps (NAME)`
+/// Parses `/proc/PID/maps (NAME)` and returns PID and NAME.
 fn subject(text: &str) -> (u32, String) {
     let (pid, name) = after(text, "/proc/").split_once("/maps (").unwrap_or_else(|| panic!("{text}"));
     (decimal(pid) as u32, name.strip_suffix(')').unwrap_or_else(|| panic!("{text}")).to_owned())
@@ -296,14 +297,14 @@ fn hexadecimal(text: &str) -> u64 {
     u64::from_str_radix(text, 16).unwrap_or_else(|_| panic!("`{text}` is no hexadecimal number"))
 }
 
-/// `N.NNN`, in thousandths.
+/// Parses `N.NNN` and returns the number in thousandths.
 fn thousandths(text: &str) -> u64 {
     let (whole, fraction) = text.split_once('.').unwrap_or_else(|| panic!("`{text}` has no fraction"));
     assert_eq!(fraction.len(), 3, "`{text}` is not padded");
     decimal(whole) * 1000 + decimal(fraction)
 }
 
-/// `4 bytes`, `1.005 KB`, `2.121 MB`, `3.000 GB`
+/// Parses a size such as `4 bytes`, `1.005 KB`, `2.121 MB` or `3.000 GB`, and returns it in bytes.
 fn size(text: &str) -> u64 {
     match text.split_once(' ') {
         Some((number, "bytes")) => decimal(number),
@@ -327,7 +328,7 @@ fn nanoseconds(text: &str) -> u64 {
     }
 }
 
-/// The reports whose file names begin with `prefix`: pid, name and text, ordered by pid.
+/// The reports in the files `PREFIX.PID.NAME` of the folder: pid, name and text, ordered by pid.
 pub fn files(folder: &Folder, prefix: &str) -> Vec<(u32, String, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder.path()).expect("the folder").flatten() {

@@ -5,7 +5,7 @@ use crate::report::{Report, assert_modules_apart};
 /// The sizes of the blocks that one round of `attach_phases` allocates.
 const SIZES: [u64; 9] = [1001, 1002, 1003, 1004, 1005, 1006, 1088, 1008, 1010];
 
-/// Asserts that every call of this many rounds was recorded, and nothing else.
+/// Asserts that every allocation and free of `calls` rounds, of all threads together, was recorded, and nothing else.
 pub fn assert_rounds(report: &Report, calls: u64) {
     for size in SIZES {
         assert_eq!(report.counts(size), (calls, 0), "blocks of {size} bytes");
@@ -16,8 +16,8 @@ pub fn assert_rounds(report: &Report, calls: u64) {
     assert!(report.complete());
 }
 
-/// Two threads do 10 rounds each before the recording, 50 during it and 10 after it. The one block from before the
-/// recording is freed during it.
+/// Asserts that a recording is exact and that it leaves no trace in the target. The target's two threads do 10 rounds
+/// each before the recording, 50 during it and 10 after it. The block of 2001 bytes is freed during the recording.
 pub fn counts_are_exact(mut target: Target) -> Target {
     assert_eq!(target.tell("10"), "done 10");
     let (code, descriptors, threads) = (target.code(), target.descriptors(), target.threads());
@@ -42,7 +42,8 @@ pub fn finishes(target: Target) {
     assert_eq!(target.finish(), (0, String::new()));
 }
 
-/// Ten sessions of one target. The first session leaves memory mapped, and the others use it again.
+/// Ten sessions of one target with two threads. Each must be exact. The first session leaves memory mapped, and the
+/// later ones use it again, so the number of mappings stays the same.
 pub fn again_and_again(mut target: Target) {
     let mut first = 0;
     for round in 0..10 {

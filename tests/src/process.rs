@@ -57,7 +57,7 @@ pub fn executable(pid: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// A value in kB from /proc/PID/status, converted to bytes.
+/// The value in kB after `key` in /proc/PID/status, converted to bytes.
 pub fn status_bytes(pid: u32, key: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find(|line| line.starts_with(key))?;

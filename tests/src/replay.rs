@@ -1,8 +1,8 @@
 //! Computes every number of a trace a second time, by a slow and short replay that shares no code with the engine
 //! (`crates/analysis`).
 //!
-//! Receives: the blocks of a trace file, parsed by `format`'s plain reader (the engine has a reader of its own), and a
-//! random [`Query`]. Returns: what every output must contain. A trace is a list of blocks, each with the positions of
+//! Receives: the blocks of a trace file, whose events are decoded by `Events::read` (the engine uses the faster walk of
+//! `format`'s `walk.rs` and `flat.rs`), and a random [`Query`]. Returns: what every output must contain. A trace is a list of blocks, each with the positions of
 //! its allocation and its free in the list of events. Every answer is a loop over all of them.
 //!
 //! [`trace`] reads the file, [`query`] makes questions, [`support`] knows which are refused, [`count`] counts, and

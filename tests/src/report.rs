@@ -30,7 +30,7 @@ pub struct Report {
     json: Value,
 }
 
-/// One level of a stack.
+/// One frame of a stack.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Frame {
     /// `None` for code outside of any file.
@@ -122,7 +122,7 @@ impl Report {
         self.sites().into_iter().filter(|site| site.leaf_module() == Some(&module)).collect()
     }
 
-    /// The number of blocks that the program's `main` did not free.
+    /// The number of blocks that `main` itself allocated and that were not freed.
     pub fn left_by_main(&self) -> u64 {
         let by_main = |site: &&Value| site["frames"][0]["function"] == "main";
         let sites = self.json["leaked"].as_array().into_iter().flatten().filter(by_main);
@@ -217,7 +217,8 @@ fn frames(list: &Value) -> Vec<Frame> {
     list.as_array().unwrap_or_else(|| panic!("no frames: {list}")).iter().filter(has_frame).map(frame).collect()
 }
 
-/// On Debian, /lib and /usr/lib are one folder. The loader and the kernel call it by different names.
+/// Returns the canonical path, or the path itself if there is no such file. On Debian, /lib and /usr/lib are one folder,
+/// and the loader and the kernel call it by different names.
 pub fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

@@ -46,8 +46,9 @@ pub fn heaptrack() -> PathBuf {
     path
 }
 
-/// If the tests run in the background, SIGINT and other signals are ignored, and programs would inherit that. The process
-/// that is started becomes `program`, so its pid is the program's.
+/// A command that runs `program` with default signal dispositions. If the tests run in the background, SIGINT and other
+/// signals are ignored, and programs would inherit that. The started process executes `program`, so the pid is the
+/// program's.
 pub fn with_default_signals(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("/usr/bin/env");
     command.arg("--default-signal=HUP,INT,QUIT,TERM,USR1,USR2").arg(program);
@@ -161,7 +162,7 @@ impl Running {
         process::target_of(self.pid(), Path::new(&program.path))
     }
 
-    /// The same, once heaptrack's library is mapped in the process.
+    /// Like `target`, but also waits until heaptrack's library is mapped in the process.
     pub fn target_with_library(&self, program: &Program) -> u32 {
         let pid = self.target(program);
         process::wait_for("the library", || {

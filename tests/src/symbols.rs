@@ -42,15 +42,15 @@ impl Symbols {
     }
 }
 
-/// The number of the line that ends in `// line: NAME` (or `# line: NAME`).
+/// The number of the line that ends in the comment `line: NAME`, in the syntax of any of the languages.
 pub fn line_of(source: &Path, name: &str) -> u64 {
     let text = std::fs::read_to_string(source).expect("a source");
     let is_it = |line: &str| line.split("line: ").nth(1).is_some_and(|rest| rest.trim_end_matches(" */") == name);
     text.lines().position(is_it).unwrap_or_else(|| panic!("no line {name}")) as u64 + 1
 }
 
-/// Asserts that the frames of `takeSome` in `tests/targets/addon.js` have their file and line, and that most of its
-/// calls have such a frame. `sites` are the entries of a JSON report for the addon's blocks.
+/// Asserts that the frames of `takeSome` in `tests/targets/addon.js` have their file and line, and that more than 1000
+/// allocations have such a frame. `sites` are the entries of a JSON report for the addon's blocks.
 pub fn assert_script_is_named(sites: &[&Value]) {
     let source = crate::targets::sources().join("addon.js");
     let mut compiled = 0;

@@ -97,7 +97,8 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ),
 ];
 
-/// Linked with `libshort.so`. The loader binds its functions at the first call, or before the program starts.
+/// Linked with `libshort.so`. The loader binds its functions at the first call (`SHORT_LAZY`) or before the program
+/// starts (`SHORT_NOW`).
 const SHORT_LAZY: &[&str] = &["-L.", "-lshort", "-Wl,-rpath,$ORIGIN", "-Wl,-z,lazy"];
 const SHORT_NOW: &[&str] = &["-L.", "-lshort", "-Wl,-rpath,$ORIGIN", "-Wl,-z,now"];
 

@@ -1,4 +1,4 @@
-//! The output of `heaptrack print --json --view NAME`.
+//! The output of `heaptrack print`: its text, and the JSON of `--view NAME`.
 use crate::run::heaptrack;
 use serde::Deserialize;
 use serde_json::Value;

@@ -25,15 +25,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The size of the blocks that only an animal itself requests. Every animal requests the same number of them.
+/// The size of the blocks that only an animal itself requests. An animal whose calls are counted requests `BLOCKS` of
+/// them.
 pub const SIZE: u64 = 4321;
 pub const BLOCKS: u64 = 10_000;
 
 /// No animal works for longer than a few seconds. An animal that takes longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// One program of the zoo. In `build`, `command` and `prepare`, `{here}` is the animal's folder in `tests/zoo`, `{out}`
-/// is the folder of the build, `{folder}` is an empty folder for one run, and `{blocks}` is the path of `libblocks.so`.
+/// One program of the zoo. In its commands and its environment, `{here}` is the animal's folder in `tests/zoo`, `{out}` is
+/// the folder of its build, `{folder}` is an empty folder for one run, and `{blocks}` is the path of `libblocks.so`.
+/// `{shared}` is the folder of all builds, `{zoo}` is `tests/zoo`, and `{cargo}` is cargo's target folder for animals in
+/// Rust.
 pub struct Animal {
     pub name: &'static str,
     /// What is special about the animal. docs/compatibility.md prints this text.
@@ -79,8 +82,8 @@ pub enum Ready {
 pub struct End {
     /// The name of a function, a part of a module's path, or [`JIT`].
     pub place: &'static str,
-    /// The number of different addresses. The start of a fiber is one address. More addresses mean that stacks ended in
-    /// other places as well.
+    /// The highest number of different addresses at which stacks may end there. The start of a fiber is one address. More
+    /// addresses mean that stacks ended in other places as well.
     pub addresses: usize,
     pub reason: &'static str,
 }
@@ -102,14 +105,14 @@ pub enum Oracle {
     Counted,
     /// The same calls, but a collector decides when a block is freed.
     CountedCollected,
-    /// All totals are those of DHAT if the animal is recorded from its start. Attached, only the identities are
-    /// checked.
+    /// If the animal is recorded from its start, all totals are those of DHAT, except for the number of blocks at the
+    /// peak, which is not compared. Attached, only the identities are checked.
     Dhat,
     /// As `Dhat`, but only the number of calls and of remaining blocks. The program copies its environment, to which
     /// Valgrind adds variables.
     DhatCalls,
-    /// Only the identities: the trace is complete, nothing is lost, no free is unknown or implied, and allocations -
-    /// frees = live.
+    /// Only the identities, which are checked for every animal: the trace is complete, nothing is lost, no free is implied
+    /// (launched: nor unknown), and allocations - frees = live.
     Identities,
 }
 
@@ -538,13 +541,13 @@ impl Entries {
     }
 }
 
-/// True if a thread of the process waits in `read` of stdin or in `poll`.
+/// True if the main thread of the process waits in a `read` of stdin.
 fn is_reading(pid: u32) -> bool {
     let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
     call.starts_with("0 0x0 ") && process::state(pid) == Some('S')
 }
 
-/// Kills a process that runs longer than any animal may.
+/// Kills a process and its descendants if it runs longer than any animal may.
 struct Guard {
     done: Arc<AtomicBool>,
     struck: Arc<AtomicBool>,

@@ -1,6 +1,7 @@
 /*
  * pool_threads THREADS COUNT: one pool that all threads share under a lock. Each thread takes COUNT blocks of 24 bytes and puts
- * each into the mailbox of the next thread. It frees the block that was still there, and the one in its own mailbox. Prints "reported=N": N = THREADS * COUNT allocations and the same number of frees.
+ * each into the mailbox of the next thread. It frees the block that was still there, and the one in its own mailbox. Prints
+ * "reported=N": N = THREADS * COUNT allocations and the same number of frees.
  */
 #include "heaptrack_api.h"
 #include <pthread.h>

@@ -1,6 +1,7 @@
 // Allocations of a thread while it ends: a thread_local object that holds 503 bytes, and whose destructor frees them and allocates and frees
 // 501 bytes; and a pthread key whose destructor allocates 502 bytes and leaks them. The destructor sets the key again, so it runs twice. Each
-// thread sets its name first. Three threads run one after the other. Prints "thread ends done". Own blocks by malloc: 3 of 501 (0 left), 6 of 502 (6 left), 3 of 503 (0 left).
+// thread sets its name first. Three threads run one after the other. Prints "thread ends done".
+// Own blocks by malloc: 3 of 501 (0 left), 6 of 502 (6 left), 3 of 503 (0 left).
 #include <pthread.h>
 #include <cstdlib>
 #include "say.h"

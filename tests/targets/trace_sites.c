@@ -1,6 +1,7 @@
 /* Four places that allocate, always the same. Left at the end: kept() 10 blocks of 1000 bytes; mostly() 10 of 100 blocks of 64 bytes;
  * grown() 1 block of 30000 bytes, made by three calls of realloc: 10, 300, 30000 bytes. churned() allocates 1000 blocks of 77 bytes and
- * leaves nothing. With the argument "nothing" everything is freed. Returns 9 and prints nothing. Peaks of live blocks: kept 10, mostly 100, grown 1, churned 1. */
+ * leaves nothing. With the argument "nothing" everything is freed. Returns 9 and prints nothing.
+ * Peaks of live blocks: kept 10, mostly 100, grown 1, churned 1. */
 #include <stdlib.h>
 #include <string.h>
 #include "say.h"

@@ -48,7 +48,7 @@ impl Block {
 }
 
 impl Trace {
-    /// The number of events before a point.
+    /// The number of events up to a point in time. Events exactly at that time are included.
     pub fn position(&self, when: When) -> usize {
         match when {
             When::Start => 0,

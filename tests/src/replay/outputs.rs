@@ -46,7 +46,7 @@ pub fn check_json(asked: &Asked<'_>, report: &Value) -> Verdict {
     lists.iter().try_for_each(|(name, order)| check_json_list(asked, name, order, report))
 }
 
-/// Checks one list. With `--cost` its rows have the field `value`, and rows without any cost are left out.
+/// Checks one list. With `--cost` its rows have the field `value`, and rows whose value is 0 are left out.
 fn check_json_list(asked: &Asked<'_>, name: &str, order: &str, report: &Value) -> Verdict {
     let mut rows: BTreeMap<String, Vec<JsonRow>> = BTreeMap::new();
     for (stack, costs) in asked.stacks() {
@@ -124,7 +124,7 @@ fn blocks(count: u64) -> String {
     if count == 1 { "1 block".into() } else { format!("{count} blocks") }
 }
 
-/// The words for memory that was not freed. It is called leaked only if the program has ended.
+/// The words for memory that was not freed. It is called leaked only if the range reaches the end of the trace.
 fn left(asked: &Asked<'_>) -> (String, &'static str) {
     if asked.range().to_ns >= asked.trace().runtime_ns {
         return ("leaked".into(), "leaked");
@@ -458,8 +458,8 @@ pub fn check_massif(trace: &Trace, text: &str) -> Verdict {
     same("massif's snapshots", found, expected)
 }
 
-/// A node of a tree is named by its callees and itself. It has the bytes that are live after this many `events`, and
-/// says how many callers it has.
+/// Checks the tree of one snapshot. A node is named by its callees and itself. It has the bytes that are live after
+/// this many `events`, and the number of its callers.
 fn check_massif_tree(trace: &Trace, events: usize, snapshot: &str) -> Verdict {
     let mut expected: BTreeMap<Vec<String>, u64> = BTreeMap::new();
     for block in trace.blocks.iter().filter(|block| block.size > 0 && block.lives(events)) {
@@ -483,7 +483,7 @@ fn check_massif_tree(trace: &Trace, events: usize, snapshot: &str) -> Verdict {
         open.push(number(count)? as usize);
         path.truncate(depth.saturating_sub(1));
         if depth > 0 {
-            // Names of one function at several addresses are the same here.
+            // Without its address, so that one function at several addresses has one name.
             path.push(name.split_once(": ").map_or(name, |(_, name)| name).to_owned());
         }
         *found.entry(path.clone()).or_default() += number(bytes)?;
@@ -492,7 +492,7 @@ fn check_massif_tree(trace: &Trace, events: usize, snapshot: &str) -> Verdict {
     same_map("massif's tree", &found, &expected)
 }
 
-/// `foo (a.c:3)`
+/// The name of a level in Massif's file, for example `foo (a.c:3)`.
 fn massif_name(level: &Level) -> String {
     let base = |path: &String| path.rsplit('/').next().unwrap().to_owned();
     let place = match (&level.file, level.line, &level.module) {
@@ -606,7 +606,7 @@ pub fn check_slices(trace: &Trace, slices: &Value) -> Verdict {
     Ok(())
 }
 
-/// The totals that `trim`, `merge` and an export to KDE's format must not change.
+/// The values of these totals in an answer. `trim`, `merge` and an export to KDE's format must not change them.
 pub fn totals(answer: &Value, names: &[&str]) -> Value {
     json!(names.iter().map(|name| answer["totals"][name].clone()).collect::<Vec<_>>())
 }

@@ -104,8 +104,8 @@ impl Query {
         words
     }
 
-    /// The query as the page asks it. The page writes nanoseconds as plain numbers, people add the unit. Here the even
-    /// ones are plain.
+    /// The query as parameters for the server. The page writes nanoseconds as plain numbers, and people add the unit.
+    /// Here even numbers are plain and odd ones have the unit, so both forms are tested.
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         let plain = |text: &str| match text.strip_suffix("ns") {
             Some(number) if number.ends_with(['0', '2', '4', '6', '8']) => number.to_owned(),
@@ -120,8 +120,8 @@ impl Query {
         self.words().into_iter().map(parameter).collect()
     }
 
-    /// The same query with one part of another one, or with its suppressions switched. A server that remembers answers
-    /// must notice every difference.
+    /// Returns this query with one part taken from `other`, or with `collapse`, `by_function` or `no_suppressions`
+    /// switched. A server that remembers answers must notice every difference.
     pub fn with_a_part_of(&self, other: Query, chance: &mut Chance) -> Query {
         let mut query = self.clone();
         match chance.between(0, 14) {
@@ -231,7 +231,7 @@ fn when(chance: &mut Chance, trace: &Trace) -> When {
         1 => When::End,
         2 => When::Peak,
         3..5 => When::Percent(chance.between(0, 101)),
-        // Exactly at the time of an event, where one nanosecond makes a difference.
+        // At the time of an event or one nanosecond after it, where one nanosecond makes a difference.
         5 if !trace.times.is_empty() => {
             let ns = trace.times[chance.between(0, trace.times.len() as u64) as usize];
             When::Ns((ns + chance.between(0, 2)).max(1))
@@ -256,7 +256,7 @@ fn any_level<'a>(chance: &mut Chance, trace: &'a Trace) -> Option<&'a Level> {
     stack.get(chance.between(0, stack.len() as u64) as usize)
 }
 
-/// A part of a text, without characters that have a meaning in regular expressions.
+/// A random word of a text, without characters that have a meaning in regular expressions.
 fn part(chance: &mut Chance, text: &str) -> String {
     let words: Vec<&str> =
         text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|w| !w.is_empty()).collect();
@@ -268,7 +268,8 @@ fn function(chance: &mut Chance, trace: &Trace) -> String {
     part(chance, &name)
 }
 
-/// `[function:|file:|module:]TEXT` or `/TEXT/`, mostly taken from a level of the trace.
+/// A random pattern: TEXT or `/TEXT/`, sometimes after `function:`, `file:` or `module:`. TEXT is taken from a random
+/// level of the trace if that level has the field.
 fn pattern(chance: &mut Chance, trace: &Trace) -> String {
     let level = any_level(chance, trace).cloned().unwrap_or_default();
     let (subject, text) = match chance.between(0, 3) {

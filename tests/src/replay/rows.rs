@@ -105,8 +105,8 @@ impl Trace {
         levels.iter().find(|level| level.class == Some("program")).or(levels.first())
     }
 
-    /// The index of the known leak that a stack matches. It is the first pattern that matches the innermost matching
-    /// level.
+    /// The index of the known leak that a stack matches, if any. The innermost level that matches a pattern decides. In
+    /// it, the module is compared first, then the function, the raw name and the file, each with all patterns in order.
     pub fn suppressed(&self, stack: usize, patterns: &[String]) -> Option<usize> {
         self.stacks[stack].iter().find_map(|level| {
             let texts = [&level.module, &level.function, &level.raw, &level.file];

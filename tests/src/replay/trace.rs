@@ -234,7 +234,7 @@ impl Names {
         }
     }
 
-    /// Innermost first.
+    /// The levels of a frame, innermost first.
     fn levels(&self, frame: Frame) -> Vec<Level> {
         if frame.is_marker() {
             let name = Some(if frame == Frame::CUT { "[frames left out]" } else { "[damaged]" }.to_owned());

@@ -1,4 +1,4 @@
-//! The animals.
+//! The animals: one row for each, with the values of `Animal`.
 use super::AttachTo::{Child, Itself};
 use super::Oracle::{Counted, CountedCollected, Dhat, DhatCalls, Identities};
 use super::{Animal, End, JIT, Ready};
@@ -44,7 +44,7 @@ const RUBY: Animal = Animal {
     version: &["ruby", "--version"],
     ..BASE
 };
-/// glibc's `__start_context`.
+/// Where stacks of `makecontext` end.
 const CONTEXT: &[End] = &[End { place: "libc.so", addresses: 1, reason: "a context begins at `__start_context`" }];
 
 const FCONTEXT: &[End] = &[End { place: "make_fcontext", addresses: 1, reason: "a fiber begins in `make_fcontext`" }];
@@ -576,7 +576,7 @@ pub const ANIMALS: &[Animal] = &[
     Animal {
         name: "clisp",
         about: "A collector that finds writes by faults",
-        // The program that `clisp` executes.
+        // `clisp` executes another program, `lisp.run`. The animal is that program.
         build: &["sh {here}/build.sh"],
         command: &[
             "{out}/clisp/base/lisp.run",
