@@ -1,6 +1,6 @@
 //! What must be in a trace whose recorder is killed together with the program: everything that the program had done
-//! 200 ms before. Time in which the recorder could run but got no processor does not count, because on a busy machine it
-//! can be any length.
+//! 200 ms before. Time in which the recorder could run but got no processor does not count, because on a busy machine
+//! it can be any length.
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};

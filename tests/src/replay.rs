@@ -2,8 +2,9 @@
 //! (`crates/analysis`).
 //!
 //! Receives: the blocks of a trace file, whose events are decoded by `Events::read` (the engine uses the faster walk of
-//! `format`'s `walk.rs` and `flat.rs`), and a random [`Query`]. Returns: what every output must contain. A trace is a list of blocks, each with the positions of
-//! its allocation and its free in the list of events. Every answer is a loop over all of them.
+//! `format`'s `walk.rs` and `flat.rs`), and a random [`Query`]. Returns: what every output must contain. A trace is a
+//! list of allocated blocks, each with the positions of its allocation and its free in the list of events. Every answer
+//! is a loop over all of them.
 //!
 //! [`trace`] reads the file, [`query`] makes questions, [`support`] knows which are refused, [`count`] counts, and
 //! [`rows`] names rows. [`views`] and [`outputs`] compare heaptrack's output with the result.

@@ -217,8 +217,8 @@ fn frames(list: &Value) -> Vec<Frame> {
     list.as_array().unwrap_or_else(|| panic!("no frames: {list}")).iter().filter(has_frame).map(frame).collect()
 }
 
-/// Returns the canonical path, or the path itself if there is no such file. On Debian, /lib and /usr/lib are one folder,
-/// and the loader and the kernel call it by different names.
+/// Returns the canonical path, or the path itself if there is no such file. On Debian, /lib and /usr/lib are one
+/// folder, and the loader and the kernel call it by different names.
 pub fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

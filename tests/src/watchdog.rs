@@ -1,9 +1,9 @@
 //! Ends a suite that hangs, and prints where it hangs.
 //!
 //! The first use of the binary under test ([`crate::run::heaptrack`]) starts it. If the suite still runs long after
-//! that, the watchdog prints this process, all its descendants and their threads (a thread has the name of its test), with
-//! the place in the kernel where each waits. Then it kills the descendants and exits with code 101. A suite that ends in
-//! time is not affected.
+//! that, the watchdog prints this process, all its descendants and their threads (a thread has the name of its test),
+//! with the place in the kernel where each waits. Then it kills the descendants and exits with code 101. A suite that
+//! ends in time is not affected.
 use crate::{process, scale};
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -33,10 +33,10 @@ pub const BLOCKS: u64 = 10_000;
 /// No animal works for longer than a few seconds. An animal that takes longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// One program of the zoo. In its commands and its environment, `{here}` is the animal's folder in `tests/zoo`, `{out}` is
-/// the folder of its build, `{folder}` is an empty folder for one run, and `{blocks}` is the path of `libblocks.so`.
-/// `{shared}` is the folder of all builds, `{zoo}` is `tests/zoo`, and `{cargo}` is cargo's target folder for animals in
-/// Rust.
+/// One program of the zoo. In its commands and its environment, `{here}` is the animal's folder in `tests/zoo`, `{out}`
+/// is the folder of its build, `{folder}` is an empty folder for one run, and `{blocks}` is the path of `libblocks.so`.
+/// `{shared}` is the folder of all builds, `{zoo}` is `tests/zoo`, and `{cargo}` is cargo's target folder for animals
+/// in Rust.
 pub struct Animal {
     pub name: &'static str,
     /// What is special about the animal. docs/compatibility.md prints this text.
@@ -82,8 +82,8 @@ pub enum Ready {
 pub struct End {
     /// The name of a function, a part of a module's path, or [`JIT`].
     pub place: &'static str,
-    /// The highest number of different addresses at which stacks may end there. The start of a fiber is one address. More
-    /// addresses mean that stacks ended in other places as well.
+    /// The highest number of different addresses at which stacks may end there. The start of a fiber is one address.
+    /// More addresses mean that stacks ended in other places as well.
     pub addresses: usize,
     pub reason: &'static str,
 }
@@ -111,8 +111,8 @@ pub enum Oracle {
     /// As `Dhat`, but only the number of calls and of remaining blocks. The program copies its environment, to which
     /// Valgrind adds variables.
     DhatCalls,
-    /// Only the identities, which are checked for every animal: the trace is complete, nothing is lost, no free is implied
-    /// (launched: nor unknown), and allocations - frees = live.
+    /// Only the identities, which are checked for every animal: the trace is complete, nothing is lost, no free is
+    /// implied (launched: nor unknown), and allocations - frees = live.
     Identities,
 }
 

@@ -140,7 +140,7 @@ fn views_of_node_and_of_threads_agree() {
     agree(&Program::target("threads").args(["4", "20000"]).recorded().trace);
 }
 
-/// Folded stacks, massif's file and JSON have the same numbers as DHAT.
+/// Folded stacks, massif's file, the histogram and the view `profile` have the same numbers as DHAT.
 #[test]
 fn exports_have_the_numbers_of_dhat() {
     for name in ["plain", "kinds", "peak", "containers", "throwing", "boxes"] {

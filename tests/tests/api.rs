@@ -32,7 +32,7 @@ fn compile(compiler: &str, source: &str, flags: &[&str], folder: &Folder, name: 
     path
 }
 
-/// A Rust target that uses the crate.
+/// Compiles a Rust target that uses the crate `heaptrack_api`.
 fn compile_rust(source: &str, folder: &Folder) -> PathBuf {
     let rustc = || {
         let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
@@ -138,8 +138,8 @@ fn a_global_allocator_of_rust() {
     assert!(custom_total(&report, "allocations") > 20_000);
 }
 
-/// Other compilers, linker options and forms of the header compile without a warning and give the same output and the
-/// same numbers.
+/// With other compilers, linker options and forms of the header, the program compiles without a warning, prints the
+/// same alone and recorded, and the trace has the numbers that it counted.
 #[test]
 fn every_form_of_the_header() {
     let forms: &[(&str, &[&str])] = &[

@@ -28,8 +28,8 @@ fn totals(report: &Report) -> [u64; 5] {
         .map(|name| report.json()["custom"]["totals"][name].as_u64().unwrap_or_else(|| panic!("no {name}")))
 }
 
-/// Reports blocks before, during and after a recording, twice. The trace has exactly the blocks that were reported
-/// while it was recorded.
+/// Lets a program report blocks before, during and after a recording, twice. Each trace has exactly the blocks that the
+/// program reported during that recording.
 fn check(command: &mut Command) {
     let count = scale::count(1_000_000);
     let mut target = Target::spawn(command);
@@ -95,7 +95,7 @@ fn programs_linked_to_the_library() {
     }
 }
 
-/// The words of the program's table. They are zero while the program is not recorded.
+/// The 7 pointers of `heaptrack_api_table` in the program's memory. They are zero while the program is not recorded.
 fn table(pid: u32, program: &Path) -> Vec<u8> {
     use std::os::unix::fs::FileExt;
     let symbols = Command::new("nm").arg(program).output().expect("nm");

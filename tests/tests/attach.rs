@@ -1,4 +1,5 @@
-//! Attaching to running programs. Every call is counted, nothing of heaptrack stays, and the program does not notice.
+//! Attaching to running programs. Every call is counted, no patch, shared memory or descriptor stays, and the program
+//! does not notice.
 use heaptrack_tests::attach::{Session, Target, assert_detaches, cycle};
 use heaptrack_tests::phases::{self, assert_rounds, counts_are_exact, finishes};
 use heaptrack_tests::process::{self, signal, wait_for};
@@ -6,7 +7,7 @@ use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Report, kde};
 use std::process::Command;
 
-/// Every program counts exactly and ends as it would have alone.
+/// Asserts that the recording of each program is exact and that the program ends as it would have alone.
 fn all_are_exact<const N: usize>(names: [&str; N]) {
     for name in names {
         finishes(counts_are_exact(Target::start(name, &["2"])));
@@ -230,7 +231,7 @@ fn as_another_user_and_of_another_user() {
     };
     // Root attaches to a process of the user nobody.
     let target = counts_are_exact(Target::spawn(nobody(&program).arg("2")));
-    // The user nobody attaches to its own process, with no rights at all.
+    // The user nobody attaches to its own process, without any capability.
     let heaptrack = folder.join("heaptrack");
     std::fs::copy(heaptrack_tests::run::heaptrack(), &heaptrack).unwrap();
     let trace = folder.join("trace.htz");

@@ -1,4 +1,5 @@
-//! In whatever state a program is, attach and detach succeed or report why not, and leave nothing in any process.
+//! In whatever state a program is, attach and detach succeed or report why not. They leave no patch, shared memory or
+//! descriptor in any process; only dormant code stays mapped.
 use heaptrack_tests::attach::{Session, Target, assert_detaches, cycle};
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, scale};
@@ -16,7 +17,7 @@ fn mappings(target: &Target) -> Vec<String> {
     maps.lines().filter(is_fixed).map(str::to_owned).collect()
 }
 
-/// Attaches repeatedly. No cycle leaves shared memory, and no cycle after the first adds a mapping.
+/// Attaches repeatedly. No cycle leaves shared memory, and no cycle after the first adds a mapping of code.
 fn cycles_leave_nothing(target: &Target, count: u64, moment: &str) {
     let (code, descriptors) = (target.code(), target.descriptors());
     let mut first = None;
@@ -63,7 +64,8 @@ fn a_program_that_waits_for_children_of_vfork() {
     right(target);
 }
 
-/// Old addresses of hooks stay in the large stack frames of the loader.
+/// Old addresses of hooks stay in the large stack frames of the loader. They must not be taken for a thread that is in
+/// a hook, because then the shared memory would stay mapped.
 #[test]
 fn threads_that_load_and_unload_libraries() {
     let (red, blue) = (target("libred.so"), target("libblue.so"));

@@ -1,5 +1,5 @@
-//! Processes that cannot be attached to. heaptrack prints one sentence that names the reason and the remedy, exits with
-//! code 3, and leaves the process unchanged.
+//! Processes that cannot be attached to. heaptrack prints one sentence that names the reason, exits with code 3, and
+//! leaves the process unchanged.
 use heaptrack_tests::attach::{Session, Target, below, cycle, detach, refusal};
 use heaptrack_tests::process::{self, signal, wait_for};
 use heaptrack_tests::{Folder, Program};

@@ -1,4 +1,4 @@
-//! An attached recording has the same stacks as a launched one, at the same sites.
+//! Every stack of an attached recording is also in a launched recording of the same program.
 use heaptrack_tests::attach::{Session, Target};
 use heaptrack_tests::report::Frame;
 use heaptrack_tests::run::heaptrack;

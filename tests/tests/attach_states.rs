@@ -1,5 +1,5 @@
 //! Programs that end, change or are stopped during an attach, and signals to heaptrack. The messages are true, no
-//! process hangs, and nothing of heaptrack stays in the program.
+//! process hangs, and no shared memory of heaptrack stays in the program.
 use heaptrack_tests::attach::{Session, Target, assert_detaches, command, cycle, detach};
 use heaptrack_tests::phases::{assert_rounds, finishes};
 use heaptrack_tests::process::{self, signal, wait_for};
@@ -20,7 +20,7 @@ impl Freezer {
     const ALL: [(&'static str, &'static str, [&'static str; 2]); 2] =
         [("cgroup", "freezer.state", ["THAWED", "FROZEN"]), ("cgroup2", "cgroup.freeze", ["0", "1"])];
 
-    /// The freezers that this machine has, at least one.
+    /// Makes a cgroup in each kind of freezer that this machine has. Fails if it has none.
     fn all(name: &str) -> Vec<Freezer> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
         let found = Self::ALL.iter().filter_map(|(kind, file, states)| {
@@ -213,7 +213,7 @@ fn a_deleted_program_keeps_its_names() {
     let ended = session.detach();
     let text = ended.report().json()["allocations"].to_string();
     assert!(text.contains("\"function\":\"round_of_calls\""), "{text}");
-    // The program may also end at once.
+    // The same if the program ends while it is recorded.
     let session = Session::attach(target.pid, &[]);
     assert_eq!(target.tell("5"), "done 5");
     assert_eq!(target.finish().0, 0);
@@ -259,8 +259,8 @@ fn detaching_from_a_program_that_heaptrack_launched() {
     running.finish();
 }
 
-/// `./server & heaptrack -p $!`: the process is a copy of the shell at first. Here it is a program without an allocator, for which attach
-/// waits half a second, and which becomes another program meanwhile.
+/// With `./server & heaptrack -p $!`, the process is a copy of the shell at first. Here it is a program without an
+/// allocator at first. Attach waits half a second for such a process, and meanwhile it becomes another program.
 #[test]
 fn a_process_that_becomes_another_program_during_the_attach_is_attached_to() {
     let mut program = Target::spawn(Command::new(target("attach_late_exec")).arg(target("attach_phases")).arg("1"));

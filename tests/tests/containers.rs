@@ -21,7 +21,7 @@ struct Container {
     rootless: bool,
 }
 
-/// Kills the container if a test fails.
+/// Kills the container when the value is dropped, also if a test fails.
 impl Drop for Container {
     fn drop(&mut self) {
         process::signal("KILL", &[self.first]);
@@ -283,7 +283,7 @@ fn the_dockerfile_of_the_page() {
     assert!(Report::of(&trace).complete());
 }
 
-/// 50 rounds of `attach_phases` with one thread, recorded while it is process 1 of a container.
+/// Asserts that 50 rounds of `attach_phases` with one thread were recorded, by their blocks of 1001 bytes.
 fn assert_rounds(report: &Report) {
     let site = report.of_size(1001);
     assert_eq!((site.allocations, site.leaked_allocations), (50, 0));

@@ -12,7 +12,7 @@ fn stacks_that_end_in_a_zero_and_are_unmapped() {
     assert_eq!(outcome.whole_report().counts(48), (blocks, 0));
 }
 
-/// Regression test: the root of a very deep stack was compared with memory that was no longer mapped.
+/// Regression test: the root of a very deep stack was compared with memory that was no longer readable.
 #[test]
 fn deep_stacks_that_are_unmapped() {
     let report = Program::target("deep_fibers").same_output().whole_report();

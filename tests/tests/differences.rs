@@ -134,8 +134,8 @@ fn the_same_source_in_another_folder_is_the_same() {
 fn stacks_through_functions_of_one_name_stay_apart() {
     let (before, after) = (twins(Before, 0), twins(After, 40));
     let said = text(&after.trace, &["-l", "-p0", "-a0", "-T0", "--diff", before.trace.to_str().unwrap()]);
-    // Each change is printed twice: for the innermost function, and for the stack below it. Sizes are printed with
-    // units.
+    // Each change is printed twice: for the innermost function, where the line ends in `from`, and for its stack, where
+    // it ends in `from:`. Sizes are printed with units.
     let mut found: Vec<&str> = said.lines().filter_map(|line| line.strip_suffix(" calls from")).collect();
     found.sort_unstable();
     let expected = [

@@ -1,4 +1,4 @@
-//! The documents are true. Every command in a block marked `sh run` is run, in order, in a copy of the page's example.
+//! Checks the documents. Every command in a block marked `sh run` is run, in order, in a copy of the page's example.
 //! `docs/names.rs` checks that every path and every test that a document names exists.
 #[path = "docs/names.rs"]
 mod names;
@@ -13,7 +13,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(workspace().join("docs").join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The commands of a page.
+/// The blocks of commands of a page that are marked `sh run`.
 fn commands(page: &str) -> Vec<&str> {
     page.split("```sh run\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }

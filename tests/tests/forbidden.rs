@@ -27,8 +27,8 @@ fn note(report: &Report) -> &str {
     report.json()["losses"]["note"].as_str().unwrap_or("")
 }
 
-/// Attaches to a waiting `forbidden`, which gives up the counter before or after that. Asserts that it ends as it would
-/// alone and that every block is recorded.
+/// Attaches to a waiting `forbidden`. If `order` is "before", it waits before it gives up the counter, and if it is
+/// "after", after that. Asserts that it ends as it would alone and that every block is recorded.
 fn assert_recorded_when_attached(way: &str, order: &str) {
     let mut target = Target::start("forbidden", &[way, order]);
     assert_eq!(target.line(), "ready");
@@ -94,8 +94,8 @@ fn a_program_that_switches_the_counter_off_while_attached() {
     }
 }
 
-/// A thread is asked at its first event whether it may read the counter. Here the program made the system call itself,
-/// so no hook saw it.
+/// At the first event of a thread, the library asks the kernel whether the thread may read the counter. Here the
+/// program gave up the counter before the attach, so no hook saw it.
 #[test]
 fn attached_to_a_program_without_the_counter() {
     for way in ["tsc", "tsc_raw"] {

@@ -39,8 +39,8 @@ fn more_signals_than_the_queue_holds_are_counted() {
     assert_eq!(answered + missing.unwrap_or(0), 3000, "{answered} answered");
 }
 
-/// Runs `heaptrace trace_attach` with these signals ignored at its start. A background job of a script starts with
-/// SIGQUIT ignored.
+/// A running `heaptrace trace_attach` that was started with some signals ignored. A background job of a script starts
+/// with SIGQUIT ignored.
 struct Watched {
     folder: Folder,
     child: Child,
@@ -98,7 +98,8 @@ fn inherited_ignored_signals_are_answered() {
     assert_eq!(watched.end(), expected, "the second window has the blocks that came after it");
 }
 
-/// SIGQUIT and SIGUSR1 are pending together, and the kernel hands out SIGQUIT first.
+/// SIGQUIT and SIGUSR1 are pending together, and the kernel hands out SIGQUIT first. The report must still be about the
+/// old window.
 #[test]
 fn a_report_goes_before_a_new_window() {
     for _ in 0..3 {

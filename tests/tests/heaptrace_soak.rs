@@ -8,7 +8,7 @@ const SOAK_SECONDS: u64 = 1800;
 const TEST_SECONDS: u64 = 20;
 /// How much the memory may differ between two measurements, because pages come and go.
 const SLACK: u64 = 12 << 20;
-/// The limit for all sites and stacks that are ever kept, the queues, and the program itself.
+/// The limit for all sites and stacks that heaptrace ever keeps, its queues, and heaptrace itself.
 const MOST: u64 = 200 << 20;
 
 #[test]

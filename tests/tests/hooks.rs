@@ -1,4 +1,5 @@
-//! Every hooked function behaves as it does without heaptrack, and is in the trace with the requested size.
+//! The hooked functions of libc behave as they do without heaptrack, and blocks are in the trace with the requested
+//! size.
 use heaptrack_tests::Program;
 
 #[test]

@@ -404,7 +404,7 @@ fn time_within(chance: &mut Chance, trace: &Trace, from: u64, to: u64) -> u64 {
     event.filter(|ns| (from..=to).contains(ns) && chance.between(0, 2) == 0).unwrap_or(any)
 }
 
-/// Two different times, between which a trace is cut.
+/// The start and the end of a trimmed trace: two different times.
 fn two_times(chance: &mut Chance, trace: &Trace) -> (u64, u64) {
     let latest = trace.runtime_ns.max(2);
     let (one, other) = (time_within(chance, trace, 1, latest), time_within(chance, trace, 1, latest + 200_000));
@@ -565,7 +565,8 @@ fn a_trace_in_kdes_format_has_the_same_totals() {
     }
 }
 
-/// Two traces: the values before and after, and the difference, for every cost.
+/// In a comparison of two traces, the sums of the values before, of the values after and of the differences are those
+/// of the traces, for every cost.
 #[test]
 fn a_comparison_of_two_traces_is_their_difference() {
     let mut chance = Chance::new("two traces");

@@ -87,7 +87,7 @@ fn both_readers_agree_on_what_kde_records() {
         let again = folder.join("again.gz");
         succeed(&["export", "--to", "heaptrack", text(&file), "-o", text(&again)]);
         let (mut first, mut second) = (agreed.said, kde::theirs(&again));
-        // The export numbers the infos anew, and KDE's count of temporary blocks depends on these numbers.
+        // The export numbers the allocation infos anew, and KDE's count of temporary blocks depends on these numbers.
         for said in [&mut first, &mut second] {
             said.totals.retain(|line| !line.starts_with("temporary"));
             said.lists.remove(&kde::Cost::Temporary);
@@ -176,7 +176,7 @@ fn exported_python(folder: &Folder, format: &str) -> (PathBuf, PathBuf) {
     (trace, exported)
 }
 
-/// The highest sum of a file for `ms_print`.
+/// The highest number of heap bytes of any snapshot in a file for `ms_print`.
 fn massif_peak(massif: &str) -> Option<u64> {
     massif.lines().filter_map(|line| line.strip_prefix("mem_heap_B=")?.parse().ok()).max()
 }
@@ -289,7 +289,7 @@ fn what_cannot_be_done_is_refused_with_one_sentence() {
     assert_eq!(folder.names().iter().filter(|name| name.contains("out") || name.contains("part")).count(), 0);
 }
 
-/// A KDE file that is cut or damaged anywhere is read up to that position, or refused with one sentence.
+/// `print` of a KDE file that is cut or damaged anywhere succeeds, or fails with exit code 2 and one sentence.
 #[test]
 fn damaged_files_of_kdes_are_read_as_far_as_they_go() {
     let folder = Folder::new();

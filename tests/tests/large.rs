@@ -48,7 +48,7 @@ fn memory_does_not_grow_with_events() {
     let (many_bytes, many_count) = print(&many.trace);
     assert!((1_000_000..1_001_000).contains(&few_count) && (10_000_000..10_001_000).contains(&many_count));
     assert!(few_bytes > 1 << 20, "{few_bytes} bytes: nothing was measured");
-    // 18 million more events may cost less than half a byte each.
+    // 18 million more events may cost about half a byte each.
     assert!(many_bytes < few_bytes + (9 << 20), "{few_bytes} bytes, then {many_bytes}");
     assert!(many_bytes < 64 << 20, "{many_bytes} bytes");
 }

@@ -326,7 +326,7 @@ fn a_library_that_takes_the_place_of_another_one() {
     }
 }
 
-/// The kernel then starts the loader, which gets the program as an argument.
+/// If the loader is run as a command, the kernel starts the loader, which gets the program as an argument.
 #[test]
 fn a_loader_that_is_run_as_a_command() {
     for (loader, program) in [("/lib64/ld-linux-x86-64.so.2", "plain"), ("/lib/ld-musl-x86_64.so.1", "plain_musl")] {

@@ -65,10 +65,10 @@ fn an_address_space_limit_set_inside() {
 
 #[test]
 fn a_file_size_limit() {
-    // The limit also cuts our own file, which must be reported. The program sees exactly what it sees alone.
+    // The limit also cuts our own file. The program sees exactly what it sees alone.
     let (_folder, _) = within("ulimit -f 1", "10 500 data", "held 160 of 160, wrote 500\n");
     let (_folder, _) = within("ulimit -f 1", "10 5000 data", "held 160 of 160, wrote 1024\n");
-    // No earlier run has left the library, and it cannot be written.
+    // No earlier run has left the library, and it cannot be written. So nothing is recorded.
     let empty = Folder::new();
     let set_up = format!("export TMPDIR={0} XDG_RUNTIME_DIR={0}; ulimit -f 1", empty.path().display());
     let (_folder, said) = within(&set_up, "10 500 data", "held 160 of 160, wrote 500\n");

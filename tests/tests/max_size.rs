@@ -45,8 +45,8 @@ fn assert_counts(report: &Report, program: &Program, said: &str) {
     assert_eq!(own.temporary, counted["temporary"]);
 }
 
-/// In one run the peak is in the folded part and in the other it is not. Everything else is the same with and without a
-/// limit.
+/// In one run the peak is in the folded part and in the other it is not. The lists and the totals are the same with and
+/// without a limit.
 #[test]
 fn a_bounded_trace_says_what_an_unbounded_one_says() {
     for shape in ["early", "late"] {
@@ -85,7 +85,7 @@ fn small_folder(outcome: &Outcome) -> Vec<String> {
     entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Blocks after the cut are kept as they were, so views of a range after the cut need no folded sums.
+/// Events after the cut are kept as they were, so views of a range after the cut need no folded sums.
 #[test]
 fn ranges_after_the_cut_add_up() {
     let folder = Folder::new();
@@ -210,7 +210,7 @@ fn a_wrong_size_is_refused() {
     }
 }
 
-/// A reader that follows the trace continues with the shorter file that replaced it, and still gets names while it grows.
+/// While a trace with a size limit grows, `print` can read it, also after it was folded, and it has names.
 #[test]
 fn a_bounded_trace_can_be_read_while_it_grows() {
     let folder = Folder::new();

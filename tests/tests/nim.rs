@@ -14,7 +14,7 @@ fn nim(folder: &Folder, flags: &[&str]) -> Output {
     command.arg("words.nim").output().expect("nim")
 }
 
-/// The same for a program that must be right. Returns the program.
+/// Compiles `words.nim` with debug information, and returns the path of the program. Fails if the compiler does.
 fn build(folder: &Folder, flags: &[&str]) -> PathBuf {
     let output = nim(folder, &[&["-d:release", "--debugger:native"], flags].concat());
     assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -134,7 +134,7 @@ fn threads_have_heaps_of_their_own() {
         .map(|site| site["allocations"].as_u64().unwrap())
         .sum();
     assert_eq!(in_work, 4000);
-    // refc puts a header word before each block.
+    // refc puts a header of 16 bytes before each block.
     let word = 16;
     assert!(
         sites.iter().any(|site| site["allocated_bytes"] == 777 + word && site["leaked_allocations"] == 1),

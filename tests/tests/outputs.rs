@@ -1,5 +1,5 @@
 //! The files that commands write: where they go, what they never replace, what is left when a command is killed or the
-//! disk is full, what `trim` and `merge` produce, and every message.
+//! disk is full, and what `trim` and `merge` produce. Also the messages of all commands.
 #[path = "outputs/ended.rs"]
 mod ended;
 #[path = "outputs/folders.rs"]

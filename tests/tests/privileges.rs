@@ -142,7 +142,7 @@ fn an_exec_that_fails_is_not_reported() {
     assert_eq!(outcome.whole_report().note(), None);
 }
 
-/// The messages of the loader in the output of a command under `heaptrace`.
+/// Runs a command under `heaptrace`. Returns the exit code, and the messages of the loader on stderr.
 fn complaints(words: &[String]) -> (i32, Vec<String>) {
     let traced = Heaptrace::new(words).run();
     (traced.code, traced.stderr.lines().filter(|line| line.contains("ld.so")).map(str::to_owned).collect())

@@ -1,4 +1,5 @@
-//! Programs that people use: their output and exit code are the same under `heaptrack` as without it.
+//! Programs that people use. Under `heaptrack` they succeed, and if their output is the same in every run, it is that
+//! of a run alone.
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::{Folder, Program, scale};
 use std::io::{Read, Write};

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Runs heaptrack in an empty folder with the default output name.
+/// Asserts that heaptrack refuses the program with this exit code and writes no file. Returns the message.
 fn refuse(program: &Path, code: i32) -> String {
     let folder = Folder::new();
     let output = Command::new(heaptrack()).arg(program).current_dir(folder.path()).output().unwrap();
@@ -71,7 +71,7 @@ fn a_program_that_brings_an_allocator_is_recorded_and_warned_of() {
     }
 }
 
-/// An ELF header of another machine. No other part of the file is read.
+/// Makes a copy of `hello` whose ELF header is that of another machine. heaptrack reads no other part of it.
 fn foreign(folder: &Folder, class: u8, machine: u16) -> PathBuf {
     let mut bytes = std::fs::read(target("hello")).unwrap();
     bytes[4] = class;

@@ -1,5 +1,5 @@
-//! One test for each thing that heaptrack does, for `make check`. It takes a few seconds. The other suites check the
-//! details.
+//! Three tests for `make check`: recording a launched program, attaching, and the outputs. They take a few seconds. The
+//! other suites check the details.
 use heaptrack_tests::attach::Target;
 use heaptrack_tests::phases::{counts_are_exact, finishes};
 use heaptrack_tests::run::heaptrack;

@@ -1,4 +1,4 @@
-//! The recorded stack of an event is the one that gdb sees when the program is stopped right after it.
+//! The recorded stack of an allocation is the one that gdb sees when the program is stopped right after it.
 use heaptrack_tests::{Chance, Program, gdb, scale};
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! A recorder that does nothing. The program loses a bounded time, its lost events are counted, and it ends as it would
-//! alone.
+//! A recorder that is stopped. The program loses a bounded time, its lost events are counted, and it ends as it would
+//! alone. While a recorder works, no event is lost.
 use heaptrack_tests::run::Running;
 use heaptrack_tests::{Program, process, report::Report, scale};
 use std::time::{Duration, Instant};
@@ -64,7 +64,8 @@ fn with_stopped_recorder(program: &Program) -> (Duration, Report) {
 #[test]
 fn a_stopped_recorder_costs_each_thread_its_budget_and_no_more() {
     let (took, report) = with_stopped_recorder(&program().option("--max-stall").option("1s"));
-    // Both threads wait at the same time, so they take one budget together. The rest of the limit is for a slow machine.
+    // Both threads wait at the same time, so they take one budget together. The rest of the limit is for a slow
+    // machine.
     assert!(took > Duration::from_millis(900), "the budget was not used: {took:?}");
     assert!(took < Duration::from_secs(20), "{took:?}");
     let (seen, lost) = report.seen_and_lost();

@@ -1,5 +1,5 @@
-//! The first milliseconds of a recording: signals that arrive while the program is being started, and several
-//! recordings with one name.
+//! The start of a recording: signals that arrive while the program is being started, several recordings with one name,
+//! and programs with a sanitizer. Also a recording in KDE's format on a full disk.
 use heaptrack_tests::run::{heaptrack, with_default_signals};
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Program, Report, process};
@@ -60,7 +60,7 @@ fn ctrl_c_during_the_start_is_not_lost() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A shell that waits until the file `go` exists. Its last argument identifies its trace.
+/// Records a shell that waits until the file `go` exists. Its last argument identifies its trace.
 fn waiting_shell(folder: &Folder, number: usize, output: &Path) -> Child {
     let mut command = Command::new(heaptrack());
     let script = format!("until [ -e '{}' ]; do sleep 0.01; done", folder.join("go").display());
@@ -148,8 +148,8 @@ fn programs_built_with_a_sanitizer_are_refused() {
     }
 }
 
-/// A trace for KDE's tools for which the disk had no room was not converted. It is named as what it is, a trace in our
-/// format.
+/// If the disk gets full, a trace that should be in KDE's format is not converted. The messages name the file that is
+/// there, a trace in our format.
 #[test]
 fn a_full_disk_names_the_file_that_is_there() {
     let folder = Folder::new();

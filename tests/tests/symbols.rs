@@ -220,7 +220,7 @@ fn a_session_that_was_killed_gets_its_names() {
 fn symbolize_killed_at_any_moment_leaves_a_trace() {
     let mut chance = Chance::new("kill symbolize");
     let recorded = Program::new("python3").args(["-c", "import json, re, decimal"]).option("--no-symbols").recorded();
-    // Suppressions recognise known leaks by name.
+    // Suppressions recognise known leaks by name, so the totals that depend on them change when names are added.
     let totals = |trace: &Path| {
         let summary = view(trace, "summary", &[]);
         assert_eq!(summary["complete"], true);

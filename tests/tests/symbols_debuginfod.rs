@@ -1,4 +1,4 @@
-//! Debug files from a server, which is Debian's own debuginfod on loopback.
+//! Debug files from a server on loopback: Debian's own debuginfod, and for HTTPS a server in Python.
 use heaptrack_tests::process::wait_for;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::symbols::line_of;
@@ -79,7 +79,7 @@ fn stripped(name: &str, folder: &Folder, files: Option<&Path>) -> PathBuf {
     path
 }
 
-/// The frame in `shelf::early` of a block of 1111 bytes, if it has a name.
+/// The frame of `shelf::early` with the lowest line number. `None` if no frame has that name.
 fn early(report: &Report) -> Option<Value> {
     let list = report.json()["allocations"].as_array().unwrap();
     let frames = list.iter().flat_map(|site| site["frames"].as_array().unwrap());

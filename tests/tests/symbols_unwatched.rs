@@ -5,7 +5,7 @@ use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Report};
 use std::process::{Command, Output};
 
-/// Records without /proc, where no page can be made executable.
+/// Records under `no_patches` and without /proc, so that no code can be changed.
 fn recorded(folder: &Folder, program: &[&std::ffi::OsStr]) -> Output {
     let script = "cd \"$1\"; shift; mount -t tmpfs none /proc; exec \"$@\"";
     let mut command = Command::new("unshare");

@@ -1,5 +1,5 @@
-//! The target programs alone. Each builds without a warning, runs, and prints what its header comment promises. A
-//! failure here is a mistake in the tests, not in the code under test.
+//! Many of the target programs alone. Each builds without a warning, runs, and prints what its header comment promises.
+//! A failure here is a mistake in the tests, not in the code under test.
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Program};
 

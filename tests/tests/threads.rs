@@ -63,8 +63,8 @@ fn what_a_thread_allocates_while_it_dies() {
 
 #[test]
 fn temporary_is_counted_per_thread() {
-    // Each thread frees its first block after a second allocation, so that block is not temporary. The last two blocks
-    // are freed by other threads.
+    // Each thread allocates three blocks and then frees the first two, so neither is its latest allocation. The main
+    // thread frees the third.
     let program = Program::target("short_threads").arg("100");
     let report = program.recorded().whole_report();
     assert_eq!(sum(&report.own(&program.path)).temporary, 0);

@@ -13,8 +13,8 @@ fn unseen(report: &Report) -> Vec<Value> {
     report.json()["unseen"].as_array().cloned().unwrap_or_default()
 }
 
-/// Expects exactly one report about unseen allocations. Asserts its kind, the end of its subject, and that every output
-/// has it.
+/// Expects exactly one reason for unseen allocations. Asserts its kind, the end of its subject, and that stderr, the
+/// text and the summary have it. Returns its sentence.
 fn assert_said(outcome: &Outcome, kind: &str, subject: &str) -> String {
     let report = outcome.report();
     let all = unseen(&report);

@@ -1,5 +1,5 @@
 //! The zoo: every animal prints and exits the same way alone, recorded from its start and attached to, and its numbers
-//! are exact.
+//! are those of its oracle.
 //!
 //! `make test` runs twelve animals once each way. A soak runs all of them 20 times each way.
 use heaptrack_tests::scale;

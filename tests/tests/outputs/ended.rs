@@ -49,8 +49,8 @@ pub fn wait_for_a_moment(folder: &Folder, child: u32, took: Duration, chance: &m
     sleep_a_part_of(took / 10, chance);
 }
 
-/// Starts the command and kills it when `wait` returns. `wait` receives the process id. Returns the signal and the exit
-/// code.
+/// Starts the command and ends it by a random signal when `wait` returns. `wait` receives the process id. Returns the
+/// signal and the exit code.
 fn end_it(
     folder: &Folder,
     words: &[&str],
@@ -68,7 +68,7 @@ fn end_it(
     (name, code(child.wait().unwrap()))
 }
 
-/// The same for a command that writes a file.
+/// Like `end_it`, for a command that writes a file: waits by `wait_for_a_moment`.
 fn end_writer(folder: &Folder, words: &[&str], took: Duration, chance: &mut Chance) -> (&'static str, i32) {
     end_it(folder, words, chance, |child, chance| wait_for_a_moment(folder, child, took, chance))
 }

@@ -1,4 +1,5 @@
 //! On a full disk no file is lost. The old file stays, no other file is left, and the message names the right file.
+//! Only a recording for which there is a little room replaces the old trace.
 use super::ended::with_large_traces;
 use super::said;
 use super::writers::WRITERS;

@@ -1,4 +1,5 @@
-//! No command overwrites its input or another trace, by whatever name the file is reached.
+//! No command overwrites its input, by whatever name the file is reached. Another trace is replaced only by a new
+//! trace.
 use super::writers::WRITERS;
 use super::{command, run, said, with_traces};
 use heaptrack_tests::process::{code, signal, wait_for};
@@ -6,7 +7,7 @@ use heaptrack_tests::targets::target;
 use std::fs;
 use std::process::Stdio;
 
-/// Other names of the file `name` in `folder`.
+/// Paths that lead to the file `name` in `folder`, including links that this function makes.
 fn aliases(folder: &heaptrack_tests::Folder, name: &str) -> Vec<String> {
     let path = |name: &str| folder.join(name);
     fs::create_dir_all(path("sub")).unwrap();

@@ -83,7 +83,6 @@ fn the_peak_of_two_runs_one_after_the_other_is_that_of_the_higher() {
         assert_eq!(all.total(total), parts.iter().map(|part| part.total(total)).max().unwrap(), "{total}");
     }
     assert!(parts.iter().all(|part| part.total("leaked_bytes") > 4_000_000), "each leaks");
-    // When no memory is resident, no block is live.
     let timeline = succeed(folder.path(), &["print", "--view", "timeline", "--points", "500", "all.htz"]);
     let timeline: Value = serde_json::from_slice(&timeline.stdout).unwrap();
     let column = |name: &str| -> Vec<u64> {

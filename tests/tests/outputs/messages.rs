@@ -1,5 +1,5 @@
-//! Every message of every command is in `messages.txt`. Each entry is a command line, its exit code, and its output on
-//! stderr.
+//! `messages.txt` has the messages of all commands, except for those that its first lines name. Each entry is a command
+//! line, its exit code, and its output on stderr.
 //!
 //! The commands run in a folder with the files of `prepare`. Empty lines are left out, and `#` stands for any number
 //! with its unit. With `HEAPTRACK_BLESS=1` the test writes the file anew from the output of the commands.
@@ -15,9 +15,10 @@ const TABLE: &str = "tests/tests/outputs/messages.txt";
 
 #[derive(Debug, PartialEq)]
 struct Entry {
-    /// The comments before the command, and the command line.
+    /// The comments before the command.
     head: String,
     command: String,
+    /// The exit code and the lines on stderr.
     answer: String,
 }
 
@@ -48,7 +49,7 @@ started() {
     trap 'kill $pid 2> /dev/null' EXIT
     wait_until 'grep -q "^sleep$" /proc/$pid/comm && grep -q "^State:.S" /proc/$pid/status'
 }
-# The same, with heaptrack attached.
+# Like `started`, with heaptrack attached.
 recorded() {
     started; rm -f recorded.htz; heaptrack -q -p $pid -o recorded 2> /dev/null & recorder=$!
     wait_until '[ -e recorded.htz ]'
@@ -59,7 +60,7 @@ launched() {
     wait_until 'pid=$(pgrep -P $recorder -x sleep) && grep -q memfd:heaptrack /proc/$pid/maps'
     trap 'kill $pid 2> /dev/null' EXIT
 }
-# A command whose last word is a port that is in use.
+# Runs the command in its arguments, with the number of a port that is in use as its last word.
 listening() {
     python3 -c 'import socket, subprocess, sys
 taken = socket.create_server(("127.0.0.1", 0))

@@ -76,7 +76,7 @@ fn a_pipe_gets_the_whole_file() {
     let folder = with_traces();
     let pipe = folder.join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    // A report does not fit into two pipes, so the test must read while it is written.
+    // A report does not fit into the buffer of a pipe, so the test must read while it is written.
     let read = |pipe: PathBuf| std::thread::spawn(move || Command::new("cat").arg(&pipe).output().unwrap().stdout);
     for writer in WRITERS.iter().filter(|writer| !writer.name.contains("heaptrack")) {
         succeed(folder.path(), &writer.words("expected"));
