@@ -16,8 +16,9 @@ pub fn assert_rounds(report: &Report, calls: u64) {
     assert!(report.complete());
 }
 
-/// Asserts that a recording is exact and that it leaves no trace in the target. The target's two threads do 10 rounds
-/// each before the recording, 50 during it and 10 after it. The block of 2001 bytes is freed during the recording.
+/// Asserts that a recording is exact, and that no patch, descriptor, thread or shared memory is left in the target.
+/// The target's two threads do 10 rounds each before the recording, 50 during it and 10 after it. The block of 2001
+/// bytes is freed during the recording.
 pub fn counts_are_exact(mut target: Target) -> Target {
     assert_eq!(target.tell("10"), "done 10");
     let (code, descriptors, threads) = (target.code(), target.descriptors(), target.threads());

@@ -1,6 +1,6 @@
 // Allocates 200 blocks of 1000 bytes, each freed at once, on a stack that the program made itself.
-// The code that calls the allocating function has no unwind information and uses rbp for data. rbp points into the mapping
-// right above the stack, at two words that look like a saved rbp and a return address. That mapping is unmapped after half
+// The code that calls the allocating function has no unwind information and uses rbp for data. rbp points into the memory
+// right above the stack, at two words that look like a saved rbp and a return address. That memory is unmapped after half
 // of the blocks. Prints "done".
 #define _GNU_SOURCE
 #include <stdio.h>

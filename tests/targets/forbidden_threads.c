@@ -6,8 +6,8 @@
  *              out whether seccomp exists. Then a new thread allocates 100 blocks of 70 bytes. Prints "refused 4".
  *   slotless   A thread that has not allocated yet enters a filter that kills the process for any system call but those that malloc
  *              and waiting need, waits half a second and allocates 1000 blocks of 70 bytes. Prints "slotless done".
- *   tsync      4 threads allocate and free 100000 blocks of 70 bytes each. Meanwhile the main thread puts all threads behind this
- *              filter. Prints "synced".
+ *   tsync      4 threads allocate and free 100000 blocks of 70 bytes each. Meanwhile the main thread puts all threads behind the
+ *              filter of slotless. Prints "synced".
  *   strict     A thread is in seccomp's strict mode, waiting, before the line is read. Then the main thread allocates 100 blocks of
  *              70 bytes. Prints "beside 100".
  *   filtered   Like strict, but the waiting thread is behind the filter of slotless.

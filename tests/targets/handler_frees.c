@@ -1,10 +1,10 @@
 /* A timer's signal handler frees blocks that main allocates, mostly while main is in another call.
  * Links libbump.so, whose malloc may be interrupted anywhere.
  *
- * main repeats this until the handler has freed 1000 blocks: malloc(48), then up to 100 short-lived blocks of 32 bytes while the
- * handler has not freed the first one. If it still has not, main frees it. The handler frees that block, if there is one, and then
- * allocates and frees three blocks of 33 bytes. Prints main=M handler=H short=S: M blocks of 48 bytes, of which the handler freed H,
- * and S of 32. Every block is freed once. */
+ * main repeats this until the handler has freed 1000 blocks: malloc(48), then up to 100 short-lived blocks of 32 bytes, until the
+ * handler has freed that block. If the handler has not freed it by then, main does. If there is a block of 48 bytes, the
+ * handler frees it and then allocates and frees three blocks of 33 bytes. Prints main=M handler=H short=S: M blocks of 48 bytes, of
+ * which the handler freed H, and S of 32. Every block is freed once. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdatomic.h>

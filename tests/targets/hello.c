@@ -1,5 +1,5 @@
-/* The smallest program with one block: malloc(10), left. Prints "hello", its number of arguments and the first one; ends with 11 if
-   there is one. Also built static, for the test of what cannot be recorded. */
+/* The smallest program with one block: malloc(10), left. Prints "hello ARGC WORD" with its first argument; ends with 11 if there is
+   one, otherwise with 0. Also built static, for the test of what cannot be recorded. */
 #include <stdlib.h>
 #include "say.h"
 int main(int argc, char **argv) {

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #define ARENA ((size_t)1 << 32)
-/* Stored before each block: the requested size, the address of the piece that contains the block, and the piece's size class: it has
- * 2^kind bytes. */
+/* Stored before each block: the requested size, the address of the piece that contains the block, and the size class: the
+ * piece has 2^kind bytes. */
 struct head {
     size_t size;
     char *piece;

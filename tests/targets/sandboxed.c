@@ -1,5 +1,5 @@
-/* Enters a seccomp sandbox that kills it for any system call but write, exit_group and those that malloc
- * itself needs (brk, mmap, munmap, mremap, madvise). It keeps 91 bytes before, then it allocates and frees 1000000 blocks of 90 bytes
+/* Keeps 91 bytes and enters a seccomp sandbox that kills it for any system call but write, exit_group and those that
+ * malloc itself needs (brk, mmap, munmap, mremap, madvise). Then it allocates and frees 1000000 blocks of 90 bytes
  * as fast as it can. heaptrack must make no system call of its own there. Prints "sandboxed done". */
 #define _GNU_SOURCE
 #include <linux/filter.h>

@@ -1,8 +1,8 @@
 /* Threads that pass their blocks to each other. Arguments: threads (8), total events (1000000).
  *
  * Each thread allocates blocks of 16 to 515 bytes. It frees half of them itself and puts each of the others into a random mailbox. It
- * frees the block that was in that mailbox, whichever thread allocated it. Every call is counted. At the end main frees what is left in half of
- * the mailboxes, and prints:   allocations=A bytes=B frees=F left=L left_bytes=M
+ * frees the block that was in that mailbox, whichever thread allocated it. Every call is counted. At the end main frees what is left in
+ * half of the mailboxes, and prints:   allocations=A bytes=B frees=F left=L left_bytes=M
  * The trace must have the same numbers for blocks allocated by this file. */
 #include <pthread.h>
 #include <stdatomic.h>
