@@ -1,5 +1,6 @@
 //! SIGKILL of the target, of the recorder, and of both, and a recorder that is stopped. If only the target is killed,
-//! every call that had returned is in the file. If both are killed, everything from 200 ms before is in the file.
+//! every call that had returned is in the file. If both are killed, the file has every call that had returned 200 ms
+//! before.
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::run::{Running, heaptrack};
 use heaptrack_tests::{Chance, Folder, Program, Report, process, promised, scale};
