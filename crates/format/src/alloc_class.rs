@@ -14,7 +14,11 @@ pub struct AllocClass {
     pub stack: u32,
 }
 
-/// Gathers new allocation classes into blocks: `first index, count, then per allocation class: size, zigzag(stack - stack of the allocation class before)`.
+/// Gathers new allocation classes into blocks.
+///
+/// ```text
+/// first index, count, then per allocation class: size, zigzag(stack - stack of the allocation class before)
+/// ```
 pub type AllocClassEncoder = NumberedEncoder<AllocClass>;
 
 impl Numbered for AllocClass {
@@ -23,7 +27,7 @@ impl Numbered for AllocClass {
 }
 
 impl AllocClassEncoder {
-    /// Returns the index, counted from 0. The caller must not push a pair twice.
+    /// Adds an allocation class and returns its index, counted from 0. The caller must not push a pair twice.
     pub fn push(&mut self, size: u64, stack: u32) -> u32 {
         let index = self.next();
         self.add(size, stack as u64);

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 
 const LEVEL: i32 = 1;
-/// An entry of the index is rarely longer than this.
+/// The length of an index entry in bytes, for an estimate. Entries are rarely longer.
 const ENTRY_LEN: u64 = 24;
 
 /// The end of a file, where more blocks can be added.
@@ -52,7 +52,8 @@ impl Appender {
         written
     }
 
-    /// An upper bound of the file's length if this block were its last.
+    /// Estimates the length of the finished file if this block were its last. The estimate is too low only if index
+    /// entries are longer than `ENTRY_LEN`.
     pub fn len_with(&mut self, block: &RawBlock) -> u64 {
         let footer = (self.writer.entries().len() as u64 + 2) * ENTRY_LEN + (HEADER_LEN + TRAILER_LEN) as u64;
         self.writer.len() + self.writer.packed_len(block).unwrap_or(block.payload.len() as u64) + footer

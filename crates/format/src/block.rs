@@ -6,10 +6,10 @@ use crate::{
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// Makes the enum and the list of its variants.
+/// Defines `BlockKind`, and `BlockKind::ALL` with all its variants.
 macro_rules! block_kinds {
     ($($(#[$doc:meta])* $kind:ident = $number:literal,)*) => {
-        /// Numbers never change: a new meaning gets a new number.
+        /// What a block contains. Numbers never change: a new meaning gets a new number.
         #[repr(u8)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum BlockKind {
@@ -36,9 +36,9 @@ block_kinds! {
     /// Names of frames.
     Symbols = 11,
     Summary = 12,
-    /// Where the blocks are.
+    /// Where the other blocks are in the file.
     Index = 13,
-    /// The custom domain's kinds, see `Domain`.
+    /// This kind, the next three and `CustomFolded` belong to the custom domain, see `Domain`.
     CustomAllocClasses = 14,
     CustomEvents = 15,
     CustomCheckpoint = 16,
@@ -50,7 +50,7 @@ block_kinds! {
     CustomFolded = 20,
     /// What could not be recorded, and why.
     Unseen = 21,
-    /// Of a merged trace: blocks that ended with their process while others continued.
+    /// Of a merged trace: allocations that were live when their process called exec, or exited before the last process.
     Gone = 22,
 }
 
@@ -97,8 +97,8 @@ pub enum Block<'a> {
     Symbols(Symbols),
     Summary(Summary),
     Index(Index),
-    /// A block of the custom domain that was read among those of all domains. `RawBlock::in_domain` turns it into one
-    /// of the other variants.
+    /// A block of the custom domain, not decoded. Only a reader of all domains returns its kind unchanged. A reader of
+    /// the custom domain returns the plain kind (`BlockKind::in_domain`), which is decoded into another variant.
     Custom(BlockKind),
     HeapAtAttach(HeapAtAttach),
     Folded(Box<Folded>),
@@ -107,7 +107,8 @@ pub enum Block<'a> {
 }
 
 impl RawBlock {
-    /// For an Events block: the sequence number of its first allocation, and the time at its start. 0 for all others.
+    /// Returns the next sequence number and the time at the start of an Events block. Returns zeros for all other
+    /// kinds, and for a malformed block.
     pub(crate) fn first_event(&self) -> (u64, u64) {
         match self.kind {
             BlockKind::Events | BlockKind::CustomEvents => match Events::decode(&self.payload) {
@@ -168,7 +169,7 @@ pub struct BlockHeader {
     pub flags: u8,
     pub raw_len: u32,
     pub stored_len: u32,
-    /// The number of the block in its file, from 0. It tells missing blocks from the end of the file.
+    /// The number of the block in its file, from 0. A gap in these numbers shows that blocks are missing.
     pub ordinal: u32,
     pub checksum: u64,
 }

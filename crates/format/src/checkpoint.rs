@@ -12,9 +12,9 @@ pub struct Checkpoint {
     pub image: u32,
     /// Totals up to here; `leaked_*` is what is live.
     pub totals: Totals,
-    /// `(allocation class, live blocks)`, by allocation class, no zero counts.
+    /// `(allocation class, live blocks)`, sorted by allocation class, without zero counts.
     pub live: Vec<(u32, u64)>,
-    /// `(sequence number, allocation class)` of each live block, by sequence number. Most checkpoints have none,
+    /// `(sequence number, allocation class)` of each live block, sorted by sequence number. The recorder writes `None`,
     /// because the list is large.
     pub blocks: Option<Vec<(u64, u32)>>,
 }

@@ -2,7 +2,7 @@
 //!
 //! Each domain has allocation classes, events, folded events, checkpoints and a summary of its own, in kinds of blocks
 //! of its own; everything else is shared. So a reader that knows only malloc's kinds sees malloc's trace, and a reader
-//! that is set to the custom domain sees a trace of the same shape with only custom blocks.
+//! that is set to the custom domain sees a trace of the same shape whose events are only those of the custom domain.
 use crate::{BlockKind, RawBlock};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,7 +52,7 @@ impl BlockKind {
 }
 
 impl RawBlock {
-    /// The same content as a block of `domain`.
+    /// Turns a block of malloc's domain into one of `domain` with the same content. Shared kinds stay as they are.
     pub fn of(self, domain: Domain) -> RawBlock {
         match domain {
             Domain::Malloc => self,

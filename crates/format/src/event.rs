@@ -6,16 +6,16 @@
 //! head    first sequence number, sequence freed last, tick, thread, image: the state before the first event
 //!         number of events, byte lengths of the seven columns (all varints), then the columns:
 //! runs    a byte per turn: | frees 7..4 | allocations 3..0 |, first the allocations, then the frees;
-//!         15 = 15 or more: a varint of the part above 15 follows, the allocations' first
-//! low     per allocation: the low byte of its allocation class's index; its sequence number is one more than that of the
-//!         allocation before
+//!         15 means 15 or more: a varint of the part above 15 follows (if both are 15, first that of the allocations)
+//! low     per allocation: the low byte of its allocation class's index; its sequence number is one more than that of
+//!         the allocation before
 //! high    per allocation: the rest of that index (index >> 8), or 255: the rest is in `wide`
 //! wide    per 255 in `high`: index >> 8, varint
 //! frees   per free of a known block: zigzag(its sequence number - that of the block freed before), varint
 //! odd     per free that is not a plain call of free: plain frees since the last odd one << 2 | how, varint
 //! marks   events since the last mark << 2 | what, varint, then its value:
-//!         0 thread index · 1 ticks since the last time mark · 2 image · 3 events were folded away: 0 the thread's latest
-//!         allocation is gone, n the next allocation's sequence number is larger by n
+//!         0 thread index · 1 ticks since the last time mark · 2 image · 3 events were folded away: 0 the thread's
+//!         latest allocation is gone, n the next allocation's sequence number is larger by n
 //! ```
 mod decoder;
 mod encoder;
@@ -27,7 +27,8 @@ pub use encoder::EventEncoder;
 
 /// The most events that a block may claim. It bounds the work that a hostile block can cause.
 pub const MAX_EVENTS: u64 = 1 << 26;
-/// Times are rounded to this grid. Most time marks then differ by 1 from the one before, which compresses to almost nothing.
+/// Times are rounded down to this grid. Most time marks then differ by 1 from the one before, which compresses to
+/// almost nothing.
 pub(crate) const TICK_NS: u64 = 100_000;
 const LONG: u32 = 15;
 pub(crate) const WIDE: u32 = 255;
@@ -36,7 +37,8 @@ pub(crate) const WIDE: u32 = 255;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Freed {
     Call,
-    /// The first half of a realloc; its allocation follows, perhaps after other threads' events.
+    /// The first half of a realloc. Its allocation follows, perhaps after other threads' events. `trim.rs` also writes
+    /// this for a plain free that must not count as temporary; no allocation follows then.
     Realloc,
     /// The call was not seen, but the address was allocated again.
     Implied,
@@ -58,7 +60,8 @@ pub enum Event {
     Thread(u32),
     /// The events that follow are not older than this, in nanoseconds since the session's start.
     Time(u64),
-    /// An `exec` started a new image; all blocks are gone.
+    /// The events that follow belong to this image. Unless it is the first, an `exec` started it, and all blocks are
+    /// gone.
     Image(u32),
     /// The thread's latest allocation was folded away, so none of its remaining blocks is the latest.
     LatestGone,
@@ -71,10 +74,11 @@ pub(crate) const MARK_THREAD: u64 = 0;
 pub(crate) const MARK_TIME: u64 = 1;
 pub(crate) const MARK_IMAGE: u64 = 2;
 pub(crate) const MARK_FOLD: u64 = 3;
-/// The value of a fold mark that skips no sequence numbers.
+/// The value of a fold mark that means `LatestGone`. Other values skip sequence numbers.
 pub(crate) const FOLD_LATEST: u64 = 0;
 
-/// The state that an event does not repeat because it rarely changes.
+/// The values that an event needs but does not contain: the next sequence number, the sequence number freed last, the
+/// tick, the thread and the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) sequence: u64,

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! word  0 ..= 7fff_ffff          an allocation: its allocation class
-//!       8000_0000 ..= ffff_feff  a plain free: how many allocations ago its block was made
+//!       8000_0000 ..= ffff_feff  a plain free: 8000_0000 + (next sequence number - sequence number of its block)
 //!       ffff_ff00 ..             anything else: a code; its value is in the two words that follow, low half first
 //! ```
 use crate::{Events, Freed, Malformed, RawBlock, Visitor};
@@ -29,7 +29,7 @@ pub struct Flat {
     /// The state before the first event.
     start: Start,
     next_sequence: u64,
-    /// The error after the last word, if there was one.
+    /// The error that ended the decoding, if there was one. `walk` returns it after the last word.
     fault: Option<Malformed>,
 }
 
@@ -47,7 +47,7 @@ impl Flat {
     pub fn fill(&mut self, block: &RawBlock) -> Result<(), Malformed> {
         let mut events = block.events()?;
         self.words.clear();
-        // Without marks there is one word per event. The limit protects from a hostile count.
+        // Most events take one word. The limit protects from a hostile count.
         self.words.reserve(events.count().min(block.payload.len() as u64) as usize);
         self.start = events.start();
         self.next_sequence = self.start.sequence;
@@ -190,7 +190,8 @@ mod tests {
         events.alloc(u32::MAX);
         events.alloc(FREE);
         events.alloc(FREE - 1);
-        // A free of a block that comes later, which only an invalid file has, and one of a much older block.
+        // Only an invalid file frees blocks that were not allocated before. The distance to block 7 does not fit a
+        // word; that to block u64::MAX wraps around and does.
         events.free(7);
         events.free(u64::MAX);
         events.free(2);

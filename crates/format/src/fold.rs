@@ -1,9 +1,11 @@
 //! Writes a shorter file of the same session while it is recorded: the oldest events are replaced by their sums.
 //!
 //! Receives: a growing trace, and an offset in it, the cut. Returns: a trace in which all blocks after the cut are
-//! unchanged. Before the cut it has only the sums, and the allocations of the blocks that were live at the cut
-//! (`folded.rs`). Must hold: sums over the whole session, what is live at any time after the cut, and all numbers of
-//! events, stacks and allocation classes are the same in both; memory is bounded by live blocks and allocation classes.
+//! unchanged. Of the events before the cut it has only the sums, and the allocations of the blocks that were live at
+//! the cut (`folded.rs`). Of the memory samples before the cut it has one per second. Must hold: sums over the whole
+//! session, what is live at any time after the cut, all sequence numbers, stack ids and indexes of allocation classes
+//! are the same in both; memory is bounded by live blocks, by pairs of allocation class and thread, and by the kept
+//! samples.
 use crate::event::{EventEncoder, Events, Freed, TICK_NS};
 use crate::{
     AllocClasses, BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, IntMap, Malformed, PeakTracker, RawBlock,
@@ -11,11 +13,11 @@ use crate::{
 };
 use std::io::{self, Read, Write};
 
-/// Raw bytes of events that make a block.
+/// A block of events is written at this many raw bytes.
 const FULL: usize = 512 << 10;
-/// Memory samples in a block.
+/// The most memory samples in a block.
 const SAMPLES: usize = 1 << 16;
-/// Before the cut, only the highest memory sample of each such interval is kept.
+/// Before the cut, only the highest memory sample of each interval of this length is kept.
 const SAMPLE_NS: u64 = 1_000_000_000;
 const NO_SEQUENCE: u64 = u64::MAX;
 
@@ -50,7 +52,7 @@ pub fn fold<R: Read, W: Write>(
     }
 }
 
-/// We wrote this file ourselves, so the disk or another program changed it.
+/// The error for a malformed block. We wrote this file ourselves, so the disk or another program changed it.
 fn broken(malformed: Malformed) -> Error {
     Error::Io(io::Error::other(malformed.to_string()))
 }
@@ -60,12 +62,12 @@ struct Folder {
     malloc: Past,
     custom: Past,
     samples: Vec<RssSample>,
-    /// Running totals: the last block is valid.
+    /// The last Losses block before the cut. Its totals include those of all earlier ones.
     losses: Option<RawBlock>,
 }
 
 impl Folder {
-    /// Returns false if the block must be written unchanged.
+    /// Folds the block into the sums, or drops it. Returns false if the block must be written unchanged.
     fn takes(&mut self, block: &RawBlock) -> Result<bool, Malformed> {
         let past = if block.kind.is_custom() { &mut self.custom } else { &mut self.malloc };
         let payload = &block.payload;
@@ -116,8 +118,8 @@ struct Born {
     tick: u64,
 }
 
-/// The counts of one allocation class in one thread. Its count at the peak is settled when it first changes after the
-/// peak.
+/// The counts of one allocation class in one thread. `row.at_peak` is valid if `epoch` is the current one. Otherwise
+/// the entry has not changed since the latest peak, so `live` is its count at the peak.
 #[derive(Clone, Copy, Default)]
 struct Use {
     row: FoldedRow,
@@ -125,7 +127,7 @@ struct Use {
     epoch: u64,
 }
 
-/// One domain before the cut.
+/// The state and the sums of one domain before the cut.
 #[derive(Default)]
 struct Past {
     sizes: Vec<u64>,
@@ -140,8 +142,8 @@ struct Past {
     tick: u64,
     heap: PeakTracker,
     epoch: u64,
-    /// The sums that `finish` writes. It takes the rows from `uses` and the peak from `heap`; until then, those fields have
-    /// no meaning here.
+    /// The sums that `finish` writes. It takes the rows from `uses` and the peak from `heap`; until then, those fields
+    /// have no meaning here.
     folded: Folded,
 }
 
@@ -158,7 +160,7 @@ impl Past {
         Ok(())
     }
 
-    /// An earlier cut. Its block comes before all events.
+    /// Takes over the sums of an earlier cut. Their Folded block comes before all events.
     fn add_folded(&mut self, folded: &Folded) {
         for row in &folded.rows {
             self.uses.insert(key(row.alloc_class, row.thread), Use { row: *row, live: 0, epoch: self.epoch });
@@ -182,7 +184,7 @@ impl Past {
         self.sizes.get(alloc_class as usize).copied().unwrap_or(0)
     }
 
-    /// Returns the entry that is about to change, with its count at the peak settled.
+    /// Returns the entry that is about to change, after setting its count at the latest peak.
     fn using(&mut self, alloc_class: u32, thread: u32) -> &mut Use {
         let epoch = self.epoch;
         let used = self.uses.entry(key(alloc_class, thread)).or_default();
@@ -237,7 +239,7 @@ impl Past {
         Ok(Some(until_ns))
     }
 
-    /// The rows, without the live blocks, whose allocations are written as events.
+    /// Returns the rows. Their allocations do not include the live blocks, which are written as events.
     fn rows(&self) -> Vec<FoldedRow> {
         let row = |used: &Use| FoldedRow {
             allocations: used.row.allocations.saturating_sub(used.live),

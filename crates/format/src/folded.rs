@@ -5,12 +5,12 @@
 //! the file  Folded: one a, freed; Events: +b +c    cut    +d -b ...
 //! ```
 //! The blocks that were live at the cut follow as Events, with their own numbers, threads and times. So the counts of a
-//! whole session, and everything after the cut, are as if nothing had been folded. `fold.rs` writes it.
+//! whole session, and everything after the cut, are as if nothing had been folded. `fold.rs` makes this block.
 use crate::event::TICK_NS;
 use crate::wire::{Cursor, put, unzigzag, zigzag};
 use crate::{BlockKind, Malformed, RawBlock};
 
-/// A file may have several of them, which add up.
+/// A merged trace may have several Folded blocks, which add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Folded {
     /// The time of the cut: no event after it is folded.
@@ -19,11 +19,11 @@ pub struct Folded {
     pub events: u64,
     pub unknown_frees: u64,
     pub implied_frees: u64,
-    /// The highest moment before the cut.
+    /// The peak before the cut.
     pub peak_bytes: u64,
     pub peak_allocations: u64,
     pub peak_time_ns: u64,
-    /// By allocation class, then by thread.
+    /// Sorted by allocation class.
     pub rows: Vec<FoldedRow>,
 }
 
@@ -39,7 +39,7 @@ pub struct FoldedRow {
     pub temporary: u64,
     /// The sum of the lifetimes of the freed blocks, in ticks.
     pub lifetime_ticks: u64,
-    /// Blocks that were live at the highest moment, whether their events are gone or not.
+    /// Blocks that were live at the peak before the cut, whether their events are gone or not.
     pub at_peak: u64,
 }
 

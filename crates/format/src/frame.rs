@@ -1,4 +1,4 @@
-//! One level of a stack as the target recorded it: a module instance and an offset, not yet a name.
+//! One frame of a stack as the target recorded it: a module instance and an offset, not yet a name.
 
 /// The bits of the channel's `FrameKey`.
 ///
@@ -17,7 +17,8 @@ impl Frame {
     /// Frames were left out here, in the middle of a very deep stack.
     pub const CUT: Frame = Frame(Self::MARKERS << 48 | 1);
 
-    /// Inserted by readers if the definition of a frame was in a damaged part of the file. It is never written.
+    /// Inserted by readers if the definition of a frame was in a damaged part of the file. A recording never contains
+    /// it; a trace that was merged from damaged traces does.
     pub const LOST: Frame = Frame(Self::MARKERS << 48 | 2);
 
     pub const fn new(instance: u16, offset: u64, exact: bool) -> Self {

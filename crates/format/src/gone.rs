@@ -1,18 +1,18 @@
-//! Blocks that ended with their process, because it exited or replaced itself while other processes of a merged trace
-//! continued.
+//! Allocations of a merged trace that ended with their process: it exited before the last process did, or it called
+//! exec.
 //!
-//! In the events such a block is freed at that moment, so that the live bytes and the peak are right at every time. But
-//! the program did not free it. This block lists the frees that do not count as frees, and says whether the blocks
-//! count as leaked.
+//! In the events such an allocation is freed at that moment, so that the live bytes and the peak are right at every
+//! time. But the program did not free it. A Gone block lists these allocations, because their frees do not count as
+//! frees, and says whether they count as leaked.
 use crate::wire::{Cursor, put, unzigzag, zigzag};
 use crate::{BlockKind, Malformed, RawBlock};
 
-/// A file may have several of them. Each comes before the events that free its blocks, and after those that allocate
-/// them.
+/// A file may have several Gone blocks. Each comes before the events that free its allocations, and after the events
+/// that made them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gone {
     pub at_ns: u64,
-    /// True if the process ended and so leaked the blocks. An exec neither frees nor leaks them.
+    /// True if the process ended and so leaked the allocations. An exec neither frees nor leaks them.
     pub is_leak: bool,
     /// Sorted by sequence number.
     pub blocks: Vec<GoneBlock>,
@@ -22,13 +22,13 @@ pub struct Gone {
 pub struct GoneBlock {
     pub sequence: u64,
     pub alloc_class: u32,
-    /// The thread that allocated it, and (below) when.
+    /// The thread that made the allocation, and (below) when.
     pub thread: u32,
     pub born_ns: u64,
 }
 
 impl Gone {
-    /// The most entries in one block, so that it stays far below `MAX_RAW`.
+    /// The most allocations in one Gone block, so that it stays below `MAX_RAW`.
     pub const MOST: usize = 1 << 20;
 
     pub fn to_block(&self) -> RawBlock {

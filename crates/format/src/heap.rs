@@ -2,7 +2,7 @@
 use crate::wire::{Cursor, put};
 use crate::{BlockKind, Malformed, RawBlock};
 
-/// The sizes of `[heap]` and of malloc's arenas, as the kernel reports them.
+/// The sum of the sizes of `[heap]` and of malloc's arenas, and how much of it is resident, as the kernel reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapAtAttach {
     pub size_bytes: u64,

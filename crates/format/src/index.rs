@@ -11,7 +11,7 @@ pub struct IndexEntry {
     pub offset: u64,
     pub raw_len: u32,
     pub stored_len: u32,
-    /// For Events blocks: the sequence number of the first allocation, and the time at the start. 0 for all others.
+    /// For Events blocks: the next sequence number and (below) the time at the start of the block. 0 for all others.
     pub sequence: u64,
     pub time_ns: u64,
 }

@@ -8,9 +8,9 @@
 //! ```text
 //! file -> Unpacker -> Text (whole lines) -> Translation -> RawBlock
 //! ```
-//! Such a file does not contain threads, which of two equal blocks was freed, or when it began. Neither do the blocks;
-//! `docs/kde.md` describes the consequences. The kinds of files are in `file_kind.rs`, KDE's rules for counting in
-//! `counting.rs`.
+//! Such a file does not contain threads, or the time of day at which it began. An interpreted file of format 1 or later
+//! does not say which of several equal blocks was freed. `docs/kde.md` describes the consequences. The kinds of files
+//! are in `file_kind.rs`, KDE's rules for counting in `counting.rs`.
 mod ahead;
 mod counting;
 mod file_kind;
@@ -67,7 +67,7 @@ impl<R: Read> KdeReader<R> {
         Self::with(Text::Here(Cutter::new(Unpacker::new(input, first)?)), is_packed(first))
     }
 
-    /// The same with a thread that unpacks ahead.
+    /// Like `new`, with a thread that unpacks ahead.
     fn unpacked_ahead(input: R, first: &[u8]) -> Result<Self, Error>
     where
         R: Send + 'static,
@@ -234,7 +234,7 @@ impl<R: Read> KdeReader<R> {
     }
 }
 
-/// Returns the recorder's version and the format of a `v` line. A file without one has format 0.
+/// Returns the recorder's version and the format from the `v` line. A file without a `v` line has version and format 0.
 fn first_line(start: &[u8]) -> Result<(u32, u32), Error> {
     let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let Some(rest) = line.strip_prefix(b"v ") else { return Ok((0, 0)) };

@@ -6,7 +6,7 @@
 //! - **Any prefix is readable**: a definition (module, stack, allocation class, thread) comes before its first use.
 //! - **Hostile bytes cause an error or a note of damage**, never a panic, an endless loop or a huge allocation.
 //! - **Every version ever written still opens** (`tests/data`).
-//! - No processes, no symbols, no clock.
+//! - The crate reads no processes, no debug files and no clock.
 //!
 //! ```text
 //! events, stacks ... -> EventEncoder, StackEncoder ... -> RawBlock -> FileWriter -> bytes
@@ -89,5 +89,5 @@ pub use writer::FileWriter;
 pub const FILE_MAGIC: [u8; 8] = *b"\x8bHTZ\r\n\x1a\n";
 /// The version that this code writes. It reads this and every earlier version.
 pub const VERSION: u32 = 1;
-/// Magic, version, flags (0).
+/// The length of the file's header in bytes: magic (8), version (4), zero (4).
 pub const FILE_HEADER_LEN: usize = 16;

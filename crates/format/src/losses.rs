@@ -5,12 +5,13 @@ use crate::{BlockKind, Malformed, RawBlock};
 /// Running totals since the session's start. The last block of this kind is valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Cause and number of events, in the writer's order.
+    /// Cause and count, in the writer's order. The count is of events, or, for a cause in `OTHERS`, of what is said
+    /// there.
     pub by_cause: Vec<(String, u64)>,
     /// Frees that must have happened but were not seen: their address was allocated again.
     pub implied_frees: u64,
     pub lost_events: u64,
-    /// One sentence for people.
+    /// A text for people: one sentence, or several in a merged trace.
     pub note: Option<String>,
 }
 
@@ -61,7 +62,7 @@ fn grouped(number: u64) -> String {
 }
 
 impl Losses {
-    /// One sentence for people about each cause.
+    /// One sentence for people about each cause whose count is not 0.
     pub fn sentences(&self) -> Vec<String> {
         let counted = self.by_cause.iter().filter(|(_, count)| *count > 0);
         counted.map(|(cause, count)| sentence(cause, *count)).collect()

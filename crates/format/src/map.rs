@@ -1,5 +1,5 @@
-//! A hash map for integers: one multiplication instead of SipHash, which would cost more than all other work. Hostile
-//! keys can only slow down the reading of their own file.
+//! A hash map for integers: one multiplication instead of the much slower SipHash. Hostile keys can only slow down the
+//! reading of their own file.
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -1,11 +1,11 @@
 //! Merges the traces of several processes into one.
 //!
-//! Receives: traces of ours, each with the time of day at which it began. Returns: a trace that begins with the first
-//! of them and has the events of all, in the order of time. Must hold: a free still frees the same block; modules,
-//! stacks, allocation classes and threads get new numbers, so those of different processes are never confused; costs of
-//! a stack that several processes share (the same file, the same offsets) still add up, because equal modules are
-//! recognised by path and build-id; a process that has ended holds no memory any more, but its leaks count as leaked
-//! (`gone.rs`); memory is bounded by live blocks.
+//! Receives: traces of ours, each with the time of day at which it began. Returns: a trace that begins when the first
+//! of them began and has malloc's events of all, in the order of time. Must hold: a free still frees the same block;
+//! modules, stacks, allocation classes and threads get new numbers, so those of different processes are never confused;
+//! costs of a stack that several processes share (the same file, the same offsets) still add up, because `analysis`
+//! recognises equal modules by path and build-id; a process that has ended holds no memory any more, but its leaks
+//! count as leaked (`gone.rs`); memory is bounded by live blocks, definitions and memory samples, not by events.
 use crate::event::TICK_NS;
 use crate::merge::stream::Stream;
 use crate::tally::Tally;
@@ -36,7 +36,8 @@ pub enum MergeError {
 }
 
 impl MergeError {
-    /// The number of the trace that caused the error.
+    /// The index of the trace that caused the error, in the order of the arguments. `None` if it is not about one
+    /// trace.
     pub const fn source_number(&self) -> Option<usize> {
         match self {
             MergeError::Source(number, _) | MergeError::NoSession(number) | MergeError::Kde(number) => Some(*number),
@@ -77,7 +78,8 @@ pub fn merge<R: Read, W: Write>(
             stream.advance(&mut merger)?;
             continue;
         }
-        // All other events come later. The last process does not free its blocks: they are the trace's leaks.
+        // All events of the other traces come later. The blocks of the last process are not freed: they are the merged
+        // trace's leaks.
         let number = stream.number;
         let is_last = streams.iter().all(|stream| stream.is_over || stream.number == number);
         if let Some(stream) = streams.get_mut(number) {
@@ -93,7 +95,7 @@ fn session<R: Read>(streams: &[Stream<R>], started: u64, tool: &str) -> Session 
         merged.command.push("+".into());
         merged.command.extend(stream.session.command.iter().cloned());
     }
-    // Traces that were made from KDE's files are refused, so all of them are counted by our rule.
+    // Traces that were made from KDE's files are refused, so all traces are counted by our rule.
     Session { version: VERSION, started_unix_ns: started, tool: tool.to_owned(), counting: Counting::Thread, ..merged }
 }
 
@@ -135,7 +137,7 @@ impl<'w, W: Write> Merger<'w, W> {
         Ok(())
     }
 
-    /// Returns a new module instance.
+    /// Returns the number of a new module instance.
     fn instance(&mut self) -> Result<u16, MergeError> {
         self.modules =
             self.modules.checked_add(1).filter(|number| *number < u16::MAX - 1).ok_or(MergeError::Modules)?;
@@ -188,7 +190,7 @@ impl<'w, W: Write> Merger<'w, W> {
         self.tally.free(thread, block.sequence, block.alloc_class, size, how);
     }
 
-    /// Announces blocks that are freed next without a call of their program. They must be sorted by sequence number.
+    /// Writes which blocks are freed next without a call of their program. They must be sorted by sequence number.
     fn gone(&mut self, at_ns: u64, is_leak: bool, blocks: &[(GoneBlock, u64)]) -> Result<(), MergeError> {
         self.flush(true)?;
         let at_ns = on_grid(at_ns);
@@ -246,8 +248,8 @@ impl<'w, W: Write> Merger<'w, W> {
         Ok(Merged { summary, folded_until_ns })
     }
 
-    /// The samples of all processes together: the sum of each one's latest sample. Shared pages are counted for each
-    /// process.
+    /// Writes the memory samples: at the time of each sample, the sum of the latest samples of all processes. Pages
+    /// that processes share are counted for each of them.
     fn write_samples<R: Read>(&mut self, streams: &[Stream<R>]) -> Result<(), MergeError> {
         let mut samples = std::mem::take(&mut self.samples);
         let ended = streams.iter().filter(|stream| stream.is_gone);
@@ -278,7 +280,7 @@ impl<'w, W: Write> Merger<'w, W> {
     }
 }
 
-/// What could not be recorded in any of the processes, each reason once.
+/// Returns the reasons of all processes why allocations may be missing, each reason once.
 fn unseen<R: Read>(streams: &[Stream<R>]) -> Vec<Unseen> {
     let mut all: Vec<Unseen> = Vec::new();
     for one in streams.iter().flat_map(|stream| &stream.unseen) {
@@ -289,7 +291,7 @@ fn unseen<R: Read>(streams: &[Stream<R>]) -> Vec<Unseen> {
     all
 }
 
-/// The end of the sums of one trace, if another process was running before it.
+/// Returns the latest time up to which a trace has only sums while another process was running.
 fn folded_until<R: Read>(streams: &[Stream<R>]) -> Option<u64> {
     let is_alone = |folded: &Stream<R>, until_ns: u64| {
         let others = streams.iter().filter(|other| other.number != folded.number);
@@ -299,7 +301,7 @@ fn folded_until<R: Read>(streams: &[Stream<R>]) -> Option<u64> {
     folded.filter(|(stream, until_ns)| !is_alone(stream, *until_ns)).map(|(_, until_ns)| until_ns).max()
 }
 
-/// Before this time, only the peak of each process alone is known.
+/// Returns the note for people that before this time only the peak of each process alone is known.
 fn unsure(until_ns: u64) -> String {
     let seconds = until_ns as f64 / 1e9;
     format!(

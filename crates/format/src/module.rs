@@ -6,7 +6,8 @@ use crate::{BlockKind, Malformed, RawBlock};
 /// unloaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
-    /// The number that frames refer to. It is never used again in a session, and is neither 0 nor 0xffff.
+    /// The number that frames refer to. It is never reused for another module in a session, and is neither 0 nor
+    /// 0xffff.
     pub instance: u16,
     pub image: u32,
     pub start: u64,

@@ -15,7 +15,8 @@ pub trait Numbered {
 pub struct NumberedEncoder<T> {
     first: u32,
     next: u32,
-    /// A value of the last item. The next item is written as the difference to it. 0 at the start of a block.
+    /// The second value of the last item, or 0 at the start of a block. For the next item, only the difference from
+    /// this value is written.
     last: u64,
     bytes: Vec<u8>,
     item: PhantomData<T>,
@@ -37,7 +38,7 @@ impl<T: Numbered> NumberedEncoder<T> {
         self.next
     }
 
-    /// Adds an item of two values. Of the second one, the difference to the item before is written.
+    /// Adds an item of two values. For the second one, the difference from the item before is written.
     pub(crate) fn add(&mut self, value: u64, near: u64) {
         put(&mut self.bytes, value);
         put(&mut self.bytes, zigzag(near.wrapping_sub(self.last) as i64));

@@ -1,7 +1,7 @@
 //! The one rule for the peak of a heap: the first strict maximum of its live bytes.
 //!
-//! Receives: the sizes of allocated and freed blocks, in order. Returns: what is live, and how much was live at the peak. Must hold: a
-//! later moment with equally many bytes is not the peak; freeing never moves the peak.
+//! Receives: the sizes of allocated and freed blocks, in order. Returns: what is live, and how much was live at the
+//! peak. Must hold: a later moment with equally many bytes is not the peak; freeing never moves the peak.
 use crate::Totals;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub struct PeakTracker {
 }
 
 impl PeakTracker {
-    /// Adds a block. Returns true if more bytes are live than ever before; the caller must then call `set_peak`. Two calls, so that a hot
-    /// loop needs the time only at a new peak.
+    /// Adds a block. Returns true if more bytes are live than ever before; the caller must then call `set_peak`. These
+    /// are two calls, so that a hot loop needs the time only at a new peak.
     #[inline(always)]
     #[must_use]
     pub const fn alloc(&mut self, size: u64) -> bool {
@@ -34,7 +34,7 @@ impl PeakTracker {
         is_peak
     }
 
-    /// Takes what is live now for the peak, also if more was live before: a range of time starts here.
+    /// Makes what is live now the peak, even if more was live before. That is also how a range of time starts.
     #[inline(always)]
     pub const fn set_peak(&mut self, time_ns: u64) {
         self.peak_bytes = self.live_bytes;

@@ -1,7 +1,8 @@
 //! Reads a trace block by block: finished, growing, truncated or damaged.
 //!
-//! Bytes that are not a block are skipped up to the next header with valid sums, and reported as `Damage`. Memory is
-//! bounded by one block; work is bounded by a constant times the file's length, whatever its bytes are.
+//! Bytes that are not a block are skipped up to the next trailer or header with a valid sum, and reported as `Damage`.
+//! Memory is bounded by one block; work is bounded by a constant plus a constant times the file's length, whatever its
+//! bytes are.
 use crate::block::{FLAG_ZSTD, checksum};
 use crate::index::{TRAILER_MAGIC, parse_trailer};
 use crate::{
@@ -13,7 +14,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use zstd::bulk::Decompressor;
 
-/// Bytes of the file that are not a block.
+/// A place in the file that could not be read, or where blocks are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The offset in the file.
@@ -29,7 +30,8 @@ const READ_STEP: usize = 256 << 10;
 const FIRST_STEP: usize = 32 << 10;
 /// If the file's header is wrong, a block is searched up to this offset.
 const LOST_HEADER: usize = 64 << 10;
-/// Bytes that may be hashed in vain, beyond four times the file's length: one byte may belong to many false blocks.
+/// The reader may hash this many bytes in vain, plus four times the bytes before its position. The limit is needed
+/// because one byte may belong to many false blocks.
 const WASTE: u64 = 256 << 20;
 
 pub struct Reader<R: Read> {
@@ -41,7 +43,7 @@ pub struct Reader<R: Read> {
     offset: u64,
     wasted: u64,
     version: u32,
-    /// `None` if the next number cannot be known.
+    /// The ordinal that the next block should have. `None` if it is not known, after a seek or after damage.
     next_ordinal: Option<u32>,
     decompressor: Decompressor<'static>,
     block: RawBlock,
@@ -50,7 +52,7 @@ pub struct Reader<R: Read> {
     /// If this is `None`, blocks of all domains are returned, under their own kinds.
     domain: Option<Domain>,
     has_custom: bool,
-    /// The latest block, returned or skipped, and the offset of its header.
+    /// The offset and the header of the latest block, returned or skipped.
     latest: Option<(u64, BlockHeader)>,
     unknown_blocks: u64,
     damage: Vec<Damage>,
@@ -76,7 +78,7 @@ impl Reader<File> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Checks the file's header. Returns `Error::Empty` if the file ends before its header does.
+    /// Checks the file's header. Returns `Error::Empty` if the file is empty or ends inside an intact header.
     pub fn new(input: R) -> Result<Self, Error> {
         let mut reader = Reader {
             input,
@@ -187,7 +189,7 @@ impl<R: Read> Reader<R> {
         self.finished
     }
 
-    /// After `None`: the number of bytes at the end that are not (yet) a whole block.
+    /// After `next_block` returned `None`: the number of bytes at the end that are not (yet) a whole block.
     pub const fn unfinished_bytes(&self) -> usize {
         self.end - self.start
     }
@@ -244,7 +246,8 @@ impl<R: Read> Reader<R> {
         Ok(Found::Block(header))
     }
 
-    /// The block ends after the file. The file was truncated or is still growing, unless a whole block is found inside.
+    /// Called if the header claims more bytes than the file has. Returns `Damaged` if a whole block or a trailer is
+    /// found in these bytes. Otherwise returns `End`: the file was truncated or is still growing.
     fn look_inside_tail(&mut self) -> Found {
         let mut from = 1;
         while let Some(at) = self.candidate(from, self.rest().len()) {
@@ -264,7 +267,8 @@ impl<R: Read> Reader<R> {
         Found::End
     }
 
-    /// Continues at the next place that looks like a block. Reads no further than necessary.
+    /// Returns the damage up to the next place that looks like a block or a trailer, or up to the end of the bytes that
+    /// were searched. Reads no further than necessary.
     fn skip_to_candidate(&mut self, reason: &'static str) -> Result<Found, Error> {
         let mut from = 1;
         loop {

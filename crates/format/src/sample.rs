@@ -6,14 +6,14 @@ use crate::{BlockKind, Malformed, RawBlock};
 pub struct RssSample {
     /// The time since the session's start.
     pub time_ns: u64,
-    /// All resident pages of the target, including ours.
+    /// All resident pages of the target, including those of the recording.
     pub rss_bytes: u64,
     /// The pages that exist only because of the recording.
     pub overhead_bytes: u64,
 }
 
 impl RssSample {
-    /// Each value is written as its difference to the sample before, because RSS rarely changes.
+    /// Each value is written as its difference from the sample before, because RSS rarely changes.
     pub fn to_block(samples: &[RssSample]) -> RawBlock {
         let mut last = RssSample::default();
         list_block(BlockKind::Samples, samples, |out, sample| {

@@ -14,7 +14,7 @@ pub struct Session {
     pub started_unix_ns: u64,
     pub hostname: String,
     pub page_size: u32,
-    /// The memory of the machine in bytes, or the container's limit.
+    /// The memory of the machine in bytes. A container's limit is not considered.
     pub system_memory: u64,
     /// Name and version of the program that recorded.
     pub tool: String,

@@ -1,7 +1,7 @@
 //! A trace of any format that can be read: ours, or KDE's.
 //!
 //! Receives: a file. Returns: blocks. Must hold: the format is recognised by the first bytes, never by the name; the
-//! caller sees no difference between the formats.
+//! blocks of all formats are of the same kinds.
 use crate::kde::{KdeAhead, KdeReader, Shorten, is_packed, is_text};
 use crate::{BlockKind, Damage, Domain, Error, RawBlock, Reader};
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ impl Source {
         Self::open_as(path.as_ref(), None)
     }
 
-    /// The same. Functions of a KDE file, which has no short names, get them from `shorten`.
+    /// Like `open`. A KDE file has no short names of functions, so `shorten` makes them from the full names.
     pub fn open_shortened(path: impl AsRef<Path>, shorten: Shorten) -> Result<Self, Error> {
         Self::open_as(path.as_ref(), Some(shorten))
     }
@@ -67,7 +67,7 @@ impl<R: Read + Seek> Source<R> {
     }
 }
 
-/// Returns at most eight bytes, and seeks back to the beginning.
+/// Returns the first eight bytes, or fewer if the file is shorter, and seeks back to the beginning.
 fn first_bytes(file: &mut (impl Read + Seek)) -> io::Result<Vec<u8>> {
     let mut first = Vec::new();
     file.by_ref().take(8).read_to_end(&mut first)?;
@@ -120,7 +120,8 @@ impl<R: Read> Source<R> {
         !matches!(self.file, AnyReader::Own(_))
     }
 
-    /// Reads the blocks of another domain than malloc's. KDE's files have none.
+    /// Sets the domain whose blocks are returned. The default is malloc's. This has no effect on KDE's files, which
+    /// have no other domain.
     pub const fn set_domain(&mut self, domain: Domain) {
         if let AnyReader::Own(reader) = &mut self.file {
             reader.set_domain(domain);
@@ -178,7 +179,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Returns the reader of a file of ours, which can seek.
+    /// Returns the reader of a file of ours, which can seek, or `None` for KDE's files.
     pub fn into_own(self) -> Option<Reader<R>> {
         match self.file {
             AnyReader::Own(reader) => Some(*reader),

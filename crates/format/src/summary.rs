@@ -67,7 +67,7 @@ impl Totals {
     }
 }
 
-/// The last block before the index. A trace without one was not finished.
+/// Written at the end of a session, after all other blocks but the index. A trace without one was not finished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// True if every event up to the session's end is in the file or in its losses.

@@ -1,6 +1,6 @@
 //! Names of frames: the function at an address, its place in the source, and the functions that were inlined there.
 //!
-//! A file may have several such blocks, anywhere after the modules that they refer to, also after the Summary and an
+//! A file may have several Symbols blocks, anywhere after the modules that they refer to, also after the Summary and an
 //! Index (if a finished file got its names later). A later block replaces what an earlier one says about a frame.
 use crate::wire::{Cursor, put, put_bytes, unzigzag, zigzag};
 use crate::{BlockKind, IntMap, Malformed, RawBlock};
@@ -126,7 +126,7 @@ impl SymbolsBuilder {
         }
     }
 
-    /// The approximate length of the block. Take it before it is too large.
+    /// The approximate length of the block. The caller must call `take` while it is far below `MAX_RAW`.
     pub const fn len(&self) -> usize {
         self.bytes
     }
@@ -219,7 +219,7 @@ fn below(index: u32, count: usize) -> Result<u32, Malformed> {
     if (index as usize) < count { Ok(index) } else { Err(Malformed::Reference) }
 }
 
-/// 0 means none, n means index n - 1.
+/// Decodes an optional index: 0 means none, n means index n - 1. Returns an error if the index is not below `count`.
 fn index(number: u64, count: usize) -> Result<Option<u32>, Malformed> {
     match number.checked_sub(1) {
         None => Ok(None),

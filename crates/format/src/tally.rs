@@ -9,8 +9,8 @@ pub(crate) struct Tally {
     heap: PeakTracker,
     /// Thread -> its latest allocation.
     latest: IntMap<u32, u64>,
-    /// Blocks of `Gone`, which an event frees but the program did not. And (below) those of them that count as leaked,
-    /// with their bytes.
+    /// The number of allocations that were listed in a `Gone`: an event frees them, but the program did not. And
+    /// (below) how many of these count as leaked, and their bytes.
     gone: u64,
     left: (u64, u64),
 }
@@ -43,8 +43,8 @@ impl Tally {
         }
     }
 
-    /// Counts a block that was live when its process ended (`is_leak`) or called exec. The trace has an event that frees
-    /// the block, but that free does not count, because the program did not make it.
+    /// Counts a block that was live when its process ended (`is_leak`) or called exec. The trace has an event that
+    /// frees the block, but `totals` does not count that free, because the program did not make it.
     pub(crate) fn gone(&mut self, size: u64, is_leak: bool) {
         self.gone += 1;
         if is_leak {
@@ -64,7 +64,7 @@ impl Tally {
         }
     }
 
-    /// Blocks of `size` bytes whose events were folded.
+    /// Adds the sums of blocks of `size` bytes whose events were folded.
     pub(crate) fn folded(&mut self, row: &FoldedRow, size: u64) {
         let totals = &mut self.totals;
         totals.allocations = totals.allocations.saturating_add(row.allocations);
@@ -73,7 +73,7 @@ impl Tally {
         totals.allocated_bytes = totals.allocated_bytes.saturating_add(row.allocations.saturating_mul(size));
     }
 
-    /// The highest moment of events that were folded.
+    /// Takes over the peak of events that were folded, if it is higher than the peak so far.
     pub(crate) fn folded_peak(&mut self, folded: &Folded) {
         self.heap.raise(folded.peak_bytes, folded.peak_allocations, folded.peak_time_ns);
     }

@@ -2,14 +2,14 @@
 //!
 //! Receives: a trace and two points in time, A and B. Returns: a trace with all events after A, up to and including B,
 //! and with one allocation for every block that was live at A: its own, with its thread, its stack and its time.
-//! Nothing else of the time before A is in it. So every question about A..B has the same answer in both traces.
+//! No other event from before A is in it. So every question about A..B has the same answer in both traces.
 //!
 //! ```text
 //! old    +a +b -a +c    A    +d -b +e -d    B    -e ...
 //! new       +b    +c    A    +d -b +e -d    B
 //! ```
 //! Must hold: times, threads, stacks and allocation classes keep their numbers, sequence numbers are counted anew.
-//! Memory is bounded by live blocks.
+//! Memory is bounded by live blocks, allocation classes and threads.
 use crate::tally::Tally;
 use crate::{
     Block, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, Gone, GoneBlock, IntMap, KdeRule, RawBlock,
@@ -62,7 +62,7 @@ struct Trimmer<'w, W: Write> {
     folded_until_ns: Option<u64>,
 }
 
-/// The result.
+/// The result of `trim`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trimmed {
     pub summary: Summary,
@@ -119,7 +119,7 @@ impl<W: Write> Trimmer<'_, W> {
                 match decoded {
                     Block::Session(session) => {
                         self.tally.counting = session.counting;
-                        // Written anew, because the block of an old trace does not name its rule.
+                        // Encoded again, because the Session block of an old trace does not name its rule of counting.
                         self.out.write(&session.to_block())?;
                         return Ok(());
                     }
@@ -158,7 +158,7 @@ impl<W: Write> Trimmer<'_, W> {
         Ok(())
     }
 
-    /// The blocks have new sequence numbers, or are not in the new trace.
+    /// Writes a Gone block with the new sequence numbers, and without the allocations that are not in the new trace.
     fn gone(&mut self, gone: Gone) -> Result<(), Error> {
         self.time(gone.at_ns);
         if self.phase != Phase::Within {
@@ -264,7 +264,7 @@ impl<W: Write> Trimmer<'_, W> {
     }
 
     fn free(&mut self, sequence: u64, how: Freed) {
-        // A block that was allocated in a lost part of the file.
+        // The allocation of this block is in a lost part of the file.
         let Some((new, alloc_class)) = self.live.remove(&sequence) else { return };
         self.at();
         // A later block of that thread was allocated and freed before A, so this one is not temporary.
@@ -303,7 +303,7 @@ impl<W: Write> Trimmer<'_, W> {
         }
     }
 
-    /// At A: allocates all live blocks again, in the old order.
+    /// Called at A: writes the allocations of all live blocks, in the old order.
     fn begin(&mut self) {
         self.phase = Phase::Within;
         let mut born: Vec<(u64, Born)> = self.born.drain().collect();

@@ -10,7 +10,7 @@ use crate::{BlockKind, Malformed, RawBlock};
 pub struct Unseen {
     /// A word for scripts, such as `foreign_allocator`; docs/views.md lists them.
     pub kind: String,
-    /// What it is about: the path of a module, or empty.
+    /// What the reason is about: the path of a module, or of a program that an exec started, or empty.
     pub subject: String,
     /// One sentence for people, with the reason.
     pub sentence: String,

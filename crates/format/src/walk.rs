@@ -177,7 +177,7 @@ impl Events<'_> {
         Ok(())
     }
 
-    /// Returns false if the visitor wants to stop before this mark.
+    /// Visits the next mark. Returns false if the visitor wants to stop before it.
     fn walk_mark<V: Visitor>(&mut self, visitor: &mut V) -> Result<bool, Malformed> {
         let mut marks = self.marks;
         let value = marks.u64()?;
@@ -244,7 +244,8 @@ pub(crate) mod tests {
         std::iter::from_fn(|| events.read().unwrap()).collect()
     }
 
-    /// Checks for random blocks that a walk sees the events that `read` returns. `walk` gets the seed of a block and its events.
+    /// Checks for random blocks that a walk sees the events that `read` returns. `walk` gets the seed of a block and
+    /// its events.
     fn check(walk: impl Fn(u64, &mut Events<'_>) -> EventList) {
         for seed in 0..50 {
             let block = random_block(seed);

@@ -1,4 +1,5 @@
-//! The primitive values inside a block: LEB128 variable-length integers, zigzag for signed ones, and length-prefixed strings.
+//! The primitive values inside a block: LEB128 variable-length integers, zigzag for signed ones, and length-prefixed
+//! strings.
 use crate::{BlockKind, Malformed, RawBlock};
 
 #[inline]
@@ -54,7 +55,7 @@ impl<'a> Cursor<'a> {
         self.rest.len()
     }
 
-    /// The next numbers.
+    /// Reads the next `N` numbers.
     pub(crate) fn numbers<const N: usize>(&mut self) -> Result<[u64; N], Malformed> {
         let mut numbers = [0; N];
         for number in &mut numbers {
@@ -140,8 +141,8 @@ impl<'a> Cursor<'a> {
         Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
     }
 
-    /// Reads a number of entries. Each has at least one byte, so a count cannot allocate more than the block's length
-    /// allows.
+    /// Reads a number of entries. An entry has at least one byte, so a count above the number of bytes that are left is
+    /// refused.
     pub(crate) fn count(&mut self) -> Result<usize, Malformed> {
         let count = self.u64()?;
         if count > self.len() as u64 {
@@ -156,7 +157,7 @@ impl<'a> Cursor<'a> {
         mut entry: impl FnMut(&mut Self) -> Result<T, Malformed>,
     ) -> Result<Vec<T>, Malformed> {
         let count = self.count()?;
-        // The count may still be too large by the size of an entry, so the list grows as entries come.
+        // Entries of several bytes may still be fewer than the count says, so the list grows as they are read.
         let mut list = Vec::with_capacity(count.min(1024));
         for _ in 0..count {
             list.push(entry(self)?);
@@ -164,8 +165,8 @@ impl<'a> Cursor<'a> {
         Ok(list)
     }
 
-    /// Checks that nothing follows. A later version adds a new kind of block, or gets a new version number; only a
-    /// Session may grow at its end.
+    /// Checks that nothing follows. Later versions add fields only at the end of a Session block. Any other change is a
+    /// new kind of block or a new version number.
     pub(crate) fn end(&self) -> Result<(), Malformed> {
         if self.is_empty() { Ok(()) } else { Err(Malformed::Count) }
     }

@@ -19,7 +19,7 @@ pub struct FileWriter<W: Write> {
 }
 
 impl<W: Write> FileWriter<W> {
-    /// Writes the file's header. `level` is zstd's compression level, 1 to 3 while recording.
+    /// Writes the file's header. `level` is zstd's compression level, 1 while recording.
     pub fn new(mut out: W, level: i32) -> io::Result<Self> {
         let mut header = [0; FILE_HEADER_LEN];
         header[..8].copy_from_slice(&FILE_MAGIC);
@@ -43,8 +43,8 @@ impl<W: Write> FileWriter<W> {
         Ok(FileWriter { out, compressor: Compressor::new(level)?, buffer: Vec::new(), offset, ordinal, index })
     }
 
-    /// Returns the number of bytes that the block takes in the file. After an error the file ends in half a block, so
-    /// nothing more may be written.
+    /// Returns the number of bytes that the block takes in the file. After an error the file may end in half a block,
+    /// so nothing more may be written.
     pub fn write(&mut self, block: &RawBlock) -> io::Result<u64> {
         if block.payload.len() > MAX_RAW {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a block of more than 64 MiB"));
@@ -91,7 +91,8 @@ impl<W: Write> FileWriter<W> {
         &mut self.out
     }
 
-    /// Writes the index and the trailer: the file is finished.
+    /// Writes the index and the trailer: the file is finished. If the index is larger than `MAX_RAW`, both are left
+    /// out.
     pub fn finish(mut self) -> io::Result<W> {
         let offset = self.offset;
         let index = self.index.to_block();
@@ -104,7 +105,8 @@ impl<W: Write> FileWriter<W> {
         Ok(self.out)
     }
 
-    /// Fills `buffer` with the header and the stored bytes. Bytes that do not shrink are stored uncompressed.
+    /// Fills `buffer` with the header and the stored bytes. Bytes that do not shrink are stored uncompressed. Returns
+    /// the number of stored bytes.
     fn compress(&mut self, block: &RawBlock) -> io::Result<u32> {
         let raw = &block.payload;
         self.buffer.clear();

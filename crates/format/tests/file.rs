@@ -233,7 +233,7 @@ fn blocks_are_added_to_a_finished_file_and_every_cut_of_it_reads() {
         assert_eq!((reading.damage, reading.malformed), (vec![], 0), "cut at {cut}");
         assert_eq!(reading.blocks[..blocks.len()], blocks, "cut at {cut}");
     }
-    // The write was interrupted in the middle and then repeated.
+    // The writer was killed inside the new index. Then another block is added.
     let (again, file) = file_of(&bytes[..bytes.len() - 30], "again");
     let mut appender = Appender::new(file).unwrap();
     appender.write(&more_symbols(3)).unwrap();
@@ -292,7 +292,8 @@ fn symbols_come_back() {
     assert_eq!((module.frames[1].0, module.frames[1].1.len()), (0x10, 0));
 }
 
-/// Reads all blocks as `set` tells the reader to.
+/// Reads all blocks with a reader that `set` has changed. Returns them, whether there were blocks of the custom domain,
+/// and the number of damaged places.
 fn read_in(bytes: &[u8], set: impl Fn(&mut Reader<&[u8]>)) -> (Vec<RawBlock>, bool, u64) {
     let mut reader = Reader::new(bytes).unwrap();
     set(&mut reader);
@@ -326,7 +327,8 @@ fn each_domain_is_a_whole_trace() {
     assert!(!has_custom);
 }
 
-/// Regression test of a finding by `fuzz/targets/trace.rs`: sums of what two damaged traces claim.
+/// Regression test of a finding by `fuzz/targets/trace.rs`: the sums of what two damaged traces claim must not
+/// overflow.
 #[test]
 fn merged_claims_of_any_size_are_summed_up_to_the_largest_number() {
     let most = RssSample { time_ns: 1, rss_bytes: u64::MAX, overhead_bytes: u64::MAX };

@@ -1,4 +1,4 @@
-//! Reads the events of a block one by one. `walk.rs` has the fast way for all of them.
+//! Reads the events of a block one by one. `walk.rs` visits all events of a block, which is faster.
 use super::{
     Event, FOLD_LATEST, Freed, LONG, MARK_IMAGE, MARK_THREAD, MARK_TIME, MAX_EVENTS, ODD_IMPLIED, ODD_REALLOC,
     ODD_UNKNOWN, State, TICK_NS, WIDE,
@@ -15,10 +15,12 @@ pub struct Events<'a> {
     pub(crate) done: u64,
     pub(crate) turn_allocs: u64,
     pub(crate) turn_frees: u64,
-    /// Plain frees before the next odd one, or `u64::MAX` if there is none, and how that one was made.
+    /// The number of plain frees before the next odd one, or `u64::MAX` if there is none, and (below) how the odd free
+    /// was made.
     pub(crate) odd_in: u64,
     pub(crate) odd_how: u64,
-    /// Events of the block before the next mark, and what it marks.
+    /// The number of events of the block before the next mark, or `u64::MAX` if there is none, and (below) what it
+    /// marks.
     pub(crate) mark_at: u64,
     pub(crate) mark_what: u64,
     runs: Cursor<'a>,
@@ -79,7 +81,8 @@ impl<'a> Events<'a> {
         self.count
     }
 
-    /// The sequence number of the block's first allocation.
+    /// The next sequence number at the start of the block. The first allocation has it, unless a fold mark comes
+    /// before.
     pub const fn first_sequence(&self) -> u64 {
         self.start.sequence
     }
@@ -97,7 +100,7 @@ impl<'a> Events<'a> {
         self.start.image
     }
 
-    /// Returns the next event, or `None` at the end.
+    /// Returns the next event or mark, or `None` at the end.
     #[inline]
     pub fn read(&mut self) -> Result<Option<Event>, Malformed> {
         while self.done == self.mark_at {
@@ -161,7 +164,7 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// Returns `None` if the mark skips sequence numbers: the next allocation has the new number.
+    /// Returns the mark as an event. Returns `None` if it skips sequence numbers, which shows in the next allocation.
     fn read_mark(&mut self) -> Result<Option<Event>, Malformed> {
         let what = self.mark_what;
         let value = self.marks.u64()?;
@@ -182,7 +185,8 @@ impl<'a> Events<'a> {
         }))
     }
 
-    /// Returns the next sequence number after `count` of them are left out. Refuses a number to which the block's events cannot be added.
+    /// Returns the next sequence number after `count` numbers are left out. Returns an error if that number plus the
+    /// block's number of events overflows.
     pub(crate) fn skipped(&self, count: u64) -> Result<u64, Malformed> {
         let next = self.now.sequence.checked_add(count).ok_or(Malformed::Overflow)?;
         next.checked_add(self.count).ok_or(Malformed::Overflow)?;
@@ -201,7 +205,7 @@ impl<'a> Events<'a> {
         let allocs = length(byte & 15)?;
         let frees = length(byte >> 4)?;
         let turn = allocs.checked_add(frees).ok_or(Malformed::Overflow)?;
-        // An empty turn would let `read` recurse without end.
+        // Many empty turns would let `read` recurse until the stack overflows.
         if turn == 0 || turn > self.count - self.done {
             return Err(Malformed::Count);
         }
@@ -236,7 +240,7 @@ impl<'a> Events<'a> {
     }
 }
 
-/// The next number of a column and its two-bit tag. `None` at the end of the column.
+/// Returns the next number of a column and its two-bit tag, or `None` at the end of the column.
 #[inline]
 fn tagged(column: &mut Cursor) -> Result<Option<(u64, u64)>, Malformed> {
     if column.is_empty() {

@@ -6,8 +6,8 @@ use super::{
 use crate::wire::{put, zigzag};
 use crate::{BlockKind, RawBlock};
 
-/// Gathers events into blocks. This is on the recorder's hot path: a few nanoseconds per event, and no allocation once its buffers
-/// have grown.
+/// Gathers events into blocks. This is on the recorder's hot path: adding an event takes a few nanoseconds, and
+/// allocates nothing once the columns have grown.
 #[derive(Debug, Default)]
 pub struct EventEncoder {
     start: State,
@@ -16,9 +16,9 @@ pub struct EventEncoder {
     /// The current turn, which is not in `runs` yet.
     turn_allocs: u32,
     turn_frees: u32,
-    /// Events before the last mark.
+    /// The number of events of the block before the last mark.
     marked: u64,
-    /// Frees since the last odd one.
+    /// The number of plain frees since the last odd one.
     plain_frees: u64,
     runs: Vec<u8>,
     low: Vec<u8>,
@@ -87,8 +87,8 @@ impl EventEncoder {
         }
     }
 
-    /// Sets the time of the events that follow, since the session's start. It is rounded down to a tick and never goes back. Cheap if the
-    /// tick does not change.
+    /// Sets the time of the events that follow, since the session's start. It is rounded down to a tick. An earlier
+    /// time than the last one is ignored. Cheap if the tick does not change.
     #[inline]
     pub fn time(&mut self, ns: u64) {
         let tick = ns / TICK_NS;
@@ -105,7 +105,8 @@ impl EventEncoder {
         }
     }
 
-    /// Gives the next allocation this sequence number, because the allocations before it are not written.
+    /// Gives the next allocation this sequence number, because the allocations before it are not written. A number that
+    /// is not larger than the next one is ignored.
     pub fn skip_to(&mut self, sequence: u64) {
         if sequence > self.now.sequence {
             self.mark(MARK_FOLD, sequence - self.now.sequence);
@@ -118,7 +119,7 @@ impl EventEncoder {
         self.mark(MARK_FOLD, FOLD_LATEST);
     }
 
-    /// Raw bytes so far. The caller decides when to call `take`, at the latest at 16 MiB.
+    /// Raw bytes of the columns so far. The caller must call `take` while they are far below `MAX_RAW`.
     #[inline]
     pub const fn len(&self) -> usize {
         self.runs.len() + 2 * self.low.len() + self.wide.len() + self.frees.len() + self.odd.len() + self.marks.len()

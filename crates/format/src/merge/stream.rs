@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 
 /// The most events of a block that are unpacked at once. Blocks of recordings have fewer.
 const AT_ONCE: usize = 1 << 20;
-/// The most lost definitions for which placeholders are made.
+/// The most lost definitions in one gap for which placeholders are made. After a larger gap, definitions are ignored.
 const HOLES: usize = 1 << 22;
 const LOST: u32 = u32::MAX;
 
@@ -24,7 +24,7 @@ pub(crate) struct Stream<R: Read> {
     /// The stream has no more blocks, and `now_ns` is the end of its process.
     pub(super) is_ending: bool,
     pub(super) is_over: bool,
-    /// The process ended before another one.
+    /// The process ended before the last one.
     pub(super) is_gone: bool,
     pub(super) folded_until_ns: Option<u64>,
     /// The time from the start of the merged trace to the start of this one.
@@ -39,7 +39,7 @@ pub(crate) struct Stream<R: Read> {
     events: std::vec::IntoIter<Event>,
     thread: u32,
     image: Option<u32>,
-    /// Numbers of this trace -> numbers of the merged trace.
+    /// Numbers of this trace -> numbers of the merged trace. An allocation class has its size beside its new number.
     instances: HashMap<u16, u16>,
     stacks: Vec<u32>,
     alloc_classes: Vec<(u32, u64)>,
@@ -94,7 +94,7 @@ impl<R: Read> Stream<R> {
         self.offset_ns
     }
 
-    /// Ends the process. Its live blocks end with it, unless it lives on or is the last one.
+    /// Ends the process. Its live blocks end with it, unless we detached from it or it is the last one.
     pub(super) fn end<W: Write>(&mut self, is_last: bool, merger: &mut Merger<W>) -> Result<(), MergeError> {
         self.is_over = true;
         let lives_on = self.summary.is_some_and(|summary| summary.exit == Exit::Detached);
@@ -145,7 +145,7 @@ impl<R: Read> Stream<R> {
                 self.live.insert(sequence, (block, size));
             }
             Event::Free { sequence, how } => {
-                // A block that was allocated in a lost part of the file.
+                // The allocation of this block is in a lost part of the file.
                 let Some((block, size)) = self.live.remove(&sequence) else { return Ok(()) };
                 let thread = self.thread(merger);
                 merger.free(thread, &block, size, how, self.now_ns);
@@ -243,7 +243,7 @@ impl<R: Read> Stream<R> {
             self.thread = thread;
             return self.set_image(image, merger);
         }
-        // Copied, because `source` is borrowed until here.
+        // Moved into a type that borrows nothing, because `decoded` borrows `source`.
         let decoded = owned(decoded);
         match decoded {
             Some(Owned::Modules(modules)) => self.modules(modules, merger),
@@ -305,8 +305,9 @@ impl<R: Read> Stream<R> {
         merger.add_modules(&new)
     }
 
-    /// Code of no module can be at the same addresses in other processes, where it is other code. So each process but
-    /// the first gets a module for it.
+    /// Returns the merged number of an instance. Code of no module (instance 0) can be at addresses that are other code
+    /// in another process. So each trace but the first gets a module for it. An instance whose definition was lost gets
+    /// a module without a path.
     fn instance<W: Write>(&mut self, instance: u16, merger: &mut Merger<W>) -> Result<u16, MergeError> {
         if let Some(known) = self.instances.get(&instance) {
             return Ok(*known);

@@ -1,4 +1,4 @@
-//! Shared by the tests of this crate: a small trace of every kind of block, a full reading, and what randomized tests need.
+//! Shared by the tests of this crate: a small trace, a full reading, and what randomized tests need.
 #![allow(dead_code, clippy::print_stderr, reason = "each test uses its own part")]
 pub mod fuzzing;
 
@@ -15,8 +15,8 @@ pub fn peak_memory_kb() -> u64 {
 /// Changes a range of bytes.
 pub type Change = fn(&mut Vec<u8>, Range<usize>);
 
-/// Changes one to four places of the bytes: single bits, single bytes (one of `odd`), cuts, copies and garbage, or one of the `special` changes of
-/// a range.
+/// Changes one to four places of the bytes: single bits, single bytes (one of `odd`), cuts, copies and garbage, or one
+/// of the `special` changes of a range.
 pub fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>, odd: &[u8], special: &[Change]) {
     for _ in 0..1 + rng.usize(..4) {
         let at = rng.usize(..bytes.len().max(1));
@@ -41,7 +41,7 @@ pub fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>, odd: &[u8], special: &[Change]
     }
 }
 
-/// One block of each kind that a recording writes, in the order it writes them.
+/// One block of each of the kinds 1 to 10, and a Summary, in an order in which a recording can write them.
 pub fn small_blocks() -> Vec<RawBlock> {
     let mut stacks = StackEncoder::new();
     let main = stacks.push(0, Frame::new(1, 0x1139, false));
@@ -179,7 +179,8 @@ pub fn write(blocks: &[RawBlock], finish: bool) -> Vec<u8> {
     bytes
 }
 
-/// `count` random events in blocks of random lengths, after the definitions that they refer to.
+/// Random events in blocks of random lengths, after the definitions that they refer to. `count` is the number of random
+/// steps, most of which add an event.
 pub fn random_blocks(rng: &mut Rng, count: usize) -> Vec<RawBlock> {
     let mut blocks = vec![session().to_block()];
     let mut stacks = StackEncoder::new();
