@@ -1,8 +1,9 @@
 //! Debug files from a server, by build-id: debuginfod's protocol, and the cache of the standard client.
 //!
-//! Receives: servers and a cache folder, as the environment names them. Returns: files. Must hold: servers are asked only if the
-//! user allowed it, and never while a program is recorded. A file is in the cache completely or not at all. A server that does not
-//! have a file is not asked for it again for a while. A server that does not answer is waited for only once.
+//! Receives: servers and a cache folder, as the environment names them. Returns: files. Must hold: servers are asked
+//! only if the user allowed it, and never while a program is recorded. A file is in the cache completely or not at all.
+//! If all servers answer that they do not have a file, they are not asked for it again for a while. A server that does
+//! not answer is waited for only once.
 //!
 //! ```text
 //! CACHE/BUILD-ID/debuginfo      the file; if it is empty, no server had it at its modification time
@@ -18,7 +19,7 @@ use std::time::{Duration, SystemTime};
 
 const MISS_SECONDS: u64 = 600;
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long the standard client waits for an answer.
+/// How long the standard client waits for an answer, if `DEBUGINFOD_TIMEOUT` does not say it.
 const ANSWER_SECONDS: u64 = 90;
 /// The largest file that is accepted from a server.
 const LARGEST: u64 = 8 << 30;
@@ -61,7 +62,9 @@ impl std::fmt::Debug for Debuginfod {
 }
 
 impl Debuginfod {
-    /// Configured by `DEBUGINFOD_URLS`, `DEBUGINFOD_CACHE_PATH` and `DEBUGINFOD_TIMEOUT`. Returns `None` if no server is named.
+    /// Configured by `DEBUGINFOD_URLS`, `DEBUGINFOD_CACHE_PATH` and `DEBUGINFOD_TIMEOUT`. If no cache is named, it is
+    /// in `XDG_CACHE_HOME`, in `.cache` in `HOME`, or in the folder for temporary files. Returns `None` if no server is
+    /// named.
     pub fn from_environment() -> Option<Self> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let urls = variable("DEBUGINFOD_URLS")?.into_string().ok()?;

@@ -1,7 +1,8 @@
 //! Demangles the names of symbols.
 //!
-//! Receives: a raw name. Returns: the raw, the full and the short name. Must hold: a name that cannot be demangled stays as it is.
-//! No input causes a panic, or takes more than a bounded time.
+//! Receives: a raw name. Returns: the raw, the full and the short name. Must hold: a name that cannot be demangled
+//! stays as it is, but for the suffixes that `without_clones` removes. No input causes a panic, or takes more than a
+//! bounded time.
 mod d;
 mod nim;
 mod short;
@@ -61,7 +62,7 @@ pub fn shorten(full: &str) -> String {
     }
 }
 
-/// Whether it looks like a name of Nim.
+/// Whether a name looks like one of Nim.
 pub(crate) fn may_be_nim(raw: &str) -> bool {
     nim::demangle(raw).is_some()
 }
@@ -79,7 +80,8 @@ fn cpp(raw: &str) -> Option<String> {
     cpp_demangle::Symbol::new(raw).ok()?.demangle().ok()
 }
 
-/// Removes the suffixes of a compiler's copies of a function (`.cold`, `.part.0`) and symbol versions (`@@GLIBC_2.2.5`).
+/// Removes the suffixes of a compiler's copies of a function (`.cold`, `.part.0`) and symbol versions
+/// (`@@GLIBC_2.2.5`).
 fn without_clones(raw: &str) -> &str {
     let raw = match raw.find('@') {
         Some(at) if at > 0 => &raw[..at],

@@ -1,7 +1,9 @@
-//! The DWARF of one module: the main file, the parts that dwz moved to a shared file, and split parts, which are loaded when needed.
+//! The DWARF of one module: the main file, the parts that dwz moved to a shared file, and split parts, which are loaded
+//! when needed.
 //!
-//! Receives: a file with debug information. Returns: the functions at an address, innermost first, each with its file and line.
-//! Must hold: every chain of references has a limit. If a part of the file is damaged, only that part is missing.
+//! Receives: a file with debug information. Returns: the functions at an address, innermost first, each with its file
+//! and line. Must hold: every chain of references has a limit. If a part of the file is damaged, only that part is
+//! missing.
 use crate::elf::Elf;
 use crate::finder::Finder;
 use crate::functions::{Offset, Value, read};
@@ -54,7 +56,7 @@ impl<'f> DebugInfo<'f> {
         let mut dwarf = load(file);
         let shared = alternate(store, file, at, finder);
         if let Some(shared) = &shared {
-            // gimli needs it for strings only. Its units are found through `shared`.
+            // gimli needs the shared file for strings only. Its units are found through `DebugInfo::shared`.
             dwarf.set_sup(load(shared));
         }
         let shared = shared.map(|file| Units::new(store, load(&file)));
@@ -70,7 +72,7 @@ impl<'f> DebugInfo<'f> {
         }
     }
 
-    /// Whether anything in it can be read.
+    /// Whether the header of the first unit can be read.
     pub(crate) fn is_readable(&self) -> bool {
         self.units.dwarf.units().next().is_ok_and(|header| header.is_some())
     }
@@ -103,7 +105,8 @@ impl<'f> DebugInfo<'f> {
         Some(levels)
     }
 
-    /// The name of an entry: its linkage name, else its name in the source, else the name of the entry that it is a copy of.
+    /// The name of an entry: its linkage name, else its name in the source, else the name of the entry that it is a
+    /// copy of.
     fn name(&self, units: &Units<'f>, unit: &Unit<'f>, offset: Offset, references: usize) -> Option<String> {
         let whole = units.with(unit);
         let mut entries = whole.entries_raw(Some(offset)).ok()?;

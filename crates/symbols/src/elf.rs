@@ -33,7 +33,7 @@ pub(crate) struct SymbolSection {
     /// Where it begins, and how many bytes it has.
     pub(crate) symbols: (u64, u64),
     pub(crate) strings: (u64, u64),
-    /// By number of the section.
+    /// Whether a section contains code, by the number of the section.
     pub(crate) is_code: Vec<bool>,
 }
 
@@ -139,7 +139,7 @@ impl<'f> Elf<'f> {
         Part::new(name.and_then(|name| self.section(name)))
     }
 
-    /// `.symtab` or `.dynsym`.
+    /// The symbol tables of one kind: `.symtab` or `.dynsym`.
     pub(crate) fn symbols(&self, kind: elf::SectionType) -> Vec<SymbolSection> {
         let wanted = self.table.iter().filter(|section| section.sh_type(LittleEndian) == kind);
         let is_code = |section: &OneSection| section.sh_flags(LittleEndian).0 & elf::SHF_EXECINSTR.0 != 0;
@@ -162,7 +162,7 @@ fn split_name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..end], &bytes[end + 1..]))
 }
 
-/// Sections that lookups of names and lines read.
+/// Whether lookups of names and lines read the section.
 fn is_looked_at(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name);
     let name = name.trim_end_matches(".dwo").trim_start_matches('.').trim_start_matches('z');

@@ -1,7 +1,7 @@
 //! Finds the files of a module: its own file, and its debug files.
 //!
-//! Receives: a path as it was in the target. Returns: files to try, the most trustworthy first. Must hold: only regular files are
-//! opened. A trace may name a pipe, and opening that would block.
+//! Receives: a path as it was in the target. Returns: files to try, the most trustworthy first. Must hold: only regular
+//! files are returned, and opening a path never blocks, because a trace may name a pipe.
 use crate::debuginfod::Debuginfod;
 use crate::kept::Kept;
 use crate::target_files::Target;
@@ -16,7 +16,8 @@ const DEBUG_FOLDERS: [&str; 2] = ["/usr/lib/debug", "/usr/local/lib/debug"];
 /// Where to look for files, as the user said.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
-    /// Folders with debug files, named `.build-id/ab/cdef.debug`, by the target's own paths, or by their file names alone.
+    /// Folders with debug files, named `.build-id/ab/cdef.debug`, by the target's own paths, or by their file names
+    /// alone.
     pub debug_paths: Vec<PathBuf>,
     /// A copy of the target's file system.
     pub sysroot: Option<PathBuf>,
@@ -34,7 +35,7 @@ pub struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// The unpacked sections of the target's files.
+    /// The cache of unpacked sections of the target's files.
     pub(crate) fn kept(&self) -> Arc<Kept> {
         self.target.map(|target| Arc::clone(&target.kept)).unwrap_or_default()
     }
@@ -86,7 +87,8 @@ impl Finder<'_> {
         paths.iter().filter(|path| *path != module).flat_map(|path| self.at(path)).collect()
     }
 
-    /// A file that the compiler named relative to its own folder (`.dwo`), there or in a debug folder.
+    /// Files at a path that debug information leads to (`.dwo`, `.dwp`, dwz's shared file), and those with this path or
+    /// name in the folders of `debug_paths`.
     pub(crate) fn by_source(&self, path: &Path) -> Vec<(PathBuf, File)> {
         let mut found = self.at(path);
         if let Some(name) = path.file_name() {
@@ -106,7 +108,7 @@ pub(crate) fn below(root: &Path, path: &Path) -> PathBuf {
     joined
 }
 
-/// Opens a regular file, without ever blocking.
+/// Opens a file without ever blocking. Returns `None` if it is not a regular file or is empty.
 pub(crate) fn open(path: &Path) -> Option<File> {
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path).ok()?;
     is_regular(&file).then_some(file)

@@ -1,7 +1,7 @@
 //! The functions of one unit, and the functions that were inlined into them.
 //!
-//! Must hold: entries are visited without recursion, so no nesting is too deep. The data of one function is bounded. Names are
-//! looked up only for functions at a requested address.
+//! Must hold: entries are visited without recursion, so no nesting is too deep. The data of one function is bounded.
+//! Names are looked up only for functions at a requested address.
 use crate::part::Part;
 use gimli::{AttributeValue, DwAt, EntriesRaw, UnitRef};
 use std::cell::OnceCell;
@@ -9,16 +9,18 @@ use std::cell::OnceCell;
 pub(crate) type Offset = gimli::UnitOffset<usize>;
 pub(crate) type Value<'f> = AttributeValue<Part<'f>>;
 
-/// No real function has more pieces of inlined code.
+/// No real unit has more ranges of functions, and no real function more ranges of inlined code. Further ones are
+/// ignored.
 const MOST_SPANS: usize = 1 << 20;
-/// No real inlining is deeper.
+/// No real inlining is deeper. If it is, no inlined function is returned.
 const MOST_INLINED: usize = 256;
-/// In malformed files, functions may overlap. A search looks at this many functions before the nearest one.
+/// In malformed files, functions may overlap. A search looks at the last ranges that begin at or before the address, at
+/// most at this many.
 const LOOK_BACK: usize = 16;
 
 pub(crate) struct Functions {
     functions: Vec<Function>,
-    /// By start.
+    /// Sorted by start. The number is an index into `functions`.
     ranges: Vec<(gimli::Range, u32)>,
 }
 

@@ -1,7 +1,8 @@
 //! The functions that a JIT compiler made, according to the compiler itself.
 //!
-//! Receives: the perf map of a process (`/tmp/perf-PID.map`) or its jitdump file, while they grow. Returns: the function at an
-//! address. Must hold: hostile files lead to wrong names and to nothing else. If two functions overlap, the later one counts.
+//! Receives: the perf map of a process (`/tmp/perf-PID.map`) or its jitdump file, while they grow. Returns: the
+//! function at an address. Must hold: hostile files lead to wrong names and to nothing else. If two functions overlap,
+//! the later one counts.
 use crate::demangle::Name;
 use crate::finder::{Finder, open};
 use crate::target_files::Target;
@@ -43,7 +44,7 @@ impl Growing {
         Growing { file, at: 0, rest: Vec::new() }
     }
 
-    /// Reads the next bytes. Returns false if there are none now.
+    /// Reads the next bytes. Returns false if there are none now, or if the file is too large.
     fn more(&mut self) -> bool {
         let have = self.rest.len();
         self.rest.resize(have + STEP, 0);
@@ -67,7 +68,8 @@ pub struct Jit {
 }
 
 impl Jit {
-    /// Opens the files at their usual places, so that they can be read after the target's end. Costs the target nothing.
+    /// Opens the files at their usual places, so that they can be read after the target's end. Costs the target
+    /// nothing.
     pub fn open(&mut self, target: &Target) {
         if self.map.is_none() {
             self.map = open_map(target).map(Growing::new);
@@ -80,7 +82,7 @@ impl Jit {
     /// Looks for the files, and reads the new entries.
     pub fn refresh(&mut self, target: &Target) {
         self.open(target);
-        // Few programs have one, and the search slows the target down.
+        // Few programs have a jitdump file, and the search in the target's mappings slows the target down.
         let look = self.looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY);
         if self.dump.is_none() && look {
             self.looked = Some(Instant::now());
@@ -100,7 +102,8 @@ impl Jit {
         self.refresh(target);
     }
 
-    /// The files of a process that has ended, if they still exist and do not belong to a later process with the same pid.
+    /// Reads the perf map of a process that has ended, if the file still exists and was changed after the recording
+    /// began. An older file belongs to an earlier process with the same pid.
     pub fn after(pid: u32, finder: &Finder<'_>) -> Self {
         let mut jit = Jit::default();
         let path = PathBuf::from(format!("/tmp/perf-{pid}.map"));
@@ -165,7 +168,7 @@ impl Jit {
         if code.size == 0 || self.codes.len() >= MOST_CODES {
             return;
         }
-        // The new function replaces older ones that it overlaps.
+        // Older functions that begin inside the new one are removed. One that begins before it is cut at its start.
         let end = start.saturating_add(code.size);
         if let Some((before, old)) = self.codes.range_mut(..start).next_back()
             && before.saturating_add(old.size) > start
@@ -179,7 +182,8 @@ impl Jit {
         self.codes.insert(start, code);
     }
 
-    /// jitdump: a header, then records of `id u32, total size u32, time u64`.
+    /// Removes all complete records of a jitdump file and reads them. The file is a header, then records that begin
+    /// with `id u32, total size u32, time u64`.
     fn records(&mut self, bytes: &mut Vec<u8>) {
         let mut at = 0;
         if !self.header_read {
@@ -226,7 +230,8 @@ impl Jit {
                 let code = self.codes.remove(&old)?;
                 self.insert(new, code);
             }
-            // address of the code, count, then per line: address, line, discriminator, name of the file
+            // address of the code, count, then per line: address, line, discriminator, name of the file; only the first
+            // is used
             DUMP_DEBUG => {
                 let address = u64_at(record, 16)?;
                 let (line, file) = (u32_at(record, 40)?, c_string(record.get(48..)?)?);
@@ -263,8 +268,8 @@ fn c_string(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
 }
 
-/// V8 writes `JS:~name file:///app.js:3:7` (older: `LazyCompile:`), with a sign for the compiler that made it; Python
-/// writes `py::name:/app.py`.
+/// Splits a JIT compiler's name of a function into name, file and line. V8 writes `JS:~name file:///app.js:3:7` (older:
+/// `LazyCompile:`), with a sign for the compiler that made the code; Python writes `py::name:/app.py`.
 fn code(text: &str, size: u64) -> Code {
     let plain = || Code { size, name: Name::plain(text), file: None, line: None };
     let code = |name: &str, file: &str, line| {

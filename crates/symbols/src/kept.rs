@@ -1,6 +1,7 @@
 //! A cache of unpacked sections: the end of a recording needs files again that were read while it ran.
 //!
-//! Must hold: the cache is never larger than allowed, and a section is found only for the same place of the same, unchanged file.
+//! Must hold: the cache is never larger than allowed, and a section is found only for the same place of the same,
+//! unchanged file.
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -56,7 +57,8 @@ impl Kept {
         self.lock().sections.get(&(file, start)).cloned()
     }
 
-    /// Must be called before this many bytes are unpacked. Empties the cache if both together exceed the limit.
+    /// Must be called before this many bytes are unpacked. Empties the cache if both together exceed the limit, unless
+    /// the bytes alone exceed it.
     pub(crate) fn make_room(&self, bytes: u64) {
         let mut inner = self.lock();
         if bytes <= inner.most && inner.bytes + bytes > inner.most {
@@ -104,7 +106,7 @@ mod tests {
         assert_eq!((kept.get(file, 1), kept.get(file, 2)), (Some(bytes(6)), Some(bytes(4))));
         kept.put(file, 3, &bytes(1));
         assert_eq!(kept.get(file, 3), None, "it was full");
-        // More of the same section counts once.
+        // A section that is put again replaces the earlier one, and only the new size counts.
         kept.put(file, 1, &bytes(5));
         kept.put(file, 3, &bytes(1));
         kept.put(file, 1, &bytes(6));

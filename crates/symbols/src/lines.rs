@@ -26,7 +26,8 @@ pub(crate) struct Lines {
     files: Vec<OnceCell<Option<Rc<str>>>>,
 }
 
-/// In malformed files, sequences may overlap. A search looks at this many sequences before the nearest one.
+/// In malformed files, sequences may overlap. A search looks at the last sequences that begin at or before the address,
+/// at most at this many.
 const LOOK_BACK: usize = 8;
 
 impl Lines {
@@ -47,7 +48,7 @@ impl Lines {
                 continue;
             }
             let line = row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0));
-            // A number that does not fit names no file, and neither does the highest one.
+            // A file number that does not fit becomes the highest one, which names no file.
             let row = Row { address, file: u32::try_from(row.file_index()).unwrap_or(u32::MAX), line };
             match rows.get_mut(first..).and_then(<[Row]>::last_mut) {
                 // Of several rows for one address the last counts.

@@ -1,7 +1,8 @@
 //! Selects the few symbols of a large table that can name one of the wanted addresses.
 //!
-//! Receives: addresses, then symbols in any order. Returns, sorted by address: the symbols that cover one of the addresses, and for
-//! each address the last symbol before it (with all its names). Must hold: memory grows with the number of addresses, not of symbols.
+//! Receives: addresses, then symbols in any order. Returns, sorted by address: the symbols that cover one of the
+//! addresses, and for each address the last symbol that begins at or before it (with all its names). Must hold: memory
+//! grows with the number of addresses, not of symbols.
 //!
 //! ```text
 //! symbols    |a--|  |b-----|        |c-|   |d------------|
@@ -30,7 +31,7 @@ impl Entry {
     }
 }
 
-/// The symbols after one address, up to and including the next address.
+/// The kept symbols that begin after one address, and at or before the next one. `last` is the highest of their starts.
 #[derive(Clone, Debug, Default)]
 struct Gap {
     last: u64,
@@ -41,8 +42,9 @@ pub(crate) struct Near {
     /// Sorted.
     addresses: Vec<u64>,
     gaps: Vec<Gap>,
-    /// Speeds up the search for a symbol's gap. The range from the first address on is divided into stretches of `1 << shift` bytes;
-    /// this is the number of addresses below the beginning of each stretch, and below the end of the last one.
+    /// Speeds up the search for a symbol's gap. The range from the first address on is divided into stretches of `1 <<
+    /// shift` bytes; this is the number of addresses below the beginning of each stretch, and below the end of the last
+    /// one.
     below: Vec<u32>,
     shift: u32,
     entries: Vec<Entry>,
@@ -123,7 +125,8 @@ mod tests {
     #[test]
     fn what_covers_and_what_is_last_is_kept() {
         let symbols = [(500, 9), (10, 5), (100, 300), (20, 5), (150, 2), (20, 5), (160, 0), (161, 1)];
-        // 160 has no size and reaches to the next symbol, which is 161; both are at or before their address.
+        // For address 160: symbol 2 (100, 300) covers it, and symbol 6 (160, 0) is the last one that begins at or
+        // before it.
         assert_eq!(kept(&[160], &symbols), [2, 6]);
         assert_eq!(kept(&[399, 161], &symbols), [2, 7]);
         assert_eq!(kept(&[400], &symbols), [7]);

@@ -1,13 +1,14 @@
 //! Compression of sections, and the two ways to unpack one: in one call, or step by step from the beginning.
 //!
-//! Receives: packed bytes of a file. Returns: the unpacked bytes. Must hold: damaged data yields nothing, or the bytes before the damage.
+//! Receives: packed bytes of a file. Returns: the unpacked bytes. Must hold: damaged data yields nothing, or the bytes
+//! before the damage.
 use crate::store::Source;
 use flate2::bufread::ZlibDecoder;
 use libdeflater::DecompressionError;
 use std::io::{self, BufReader, Read};
 use std::rc::Rc;
 
-/// Deflate copies at most 258 bytes at a time.
+/// More than the longest piece that deflate copies at a time, which is 258 bytes.
 const LONGEST_PIECE: usize = 512;
 /// The size of one read of packed bytes.
 const READ: usize = 16 << 10;
@@ -48,7 +49,8 @@ pub(crate) fn unpack_beginning(mut packed: Packed, packing: Packing, size: usize
     }
     // The library stops where the room ends, or before a piece that does not fit.
     let room = len.saturating_add(LONGEST_PIECE).min(size);
-    // One buffer for both, because the allocator would not return a large freed buffer to the system.
+    // One buffer for packed and unpacked bytes, because the allocator would not return a large freed buffer to the
+    // system.
     let mut out = vec![0; room.checked_add(usize::try_from(packed.left).ok()?)?];
     let (made, stored) = out.split_at_mut(room);
     packed.read_exact(stored).ok()?;

@@ -1,7 +1,7 @@
 //! Resolves the offsets of one module to frames.
 //!
-//! Receives: what was recorded about the module, and where files may be. Returns: frames for offsets, and how well the module is
-//! known. Must hold: only files with the recorded build-id are used.
+//! Receives: what was recorded about the module, and where files may be. Returns: frames for offsets, and how well the
+//! module is known. Must hold: only files with the recorded build-id are used.
 use crate::demangle::{Hint, Name, demangle, may_be_nim};
 use crate::dwarf::{DebugInfo, Level};
 use crate::elf::Elf;
@@ -19,7 +19,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 const EXACT: u64 = 1 << 47;
-/// The highest unpacked size of `.gnu_debugdata` that is accepted. It contains names only.
+/// At most this many bytes of `.gnu_debugdata` are unpacked. It contains names only.
 const MAX_DEBUG_DATA: u64 = 256 << 20;
 
 /// One function at an address.
@@ -36,7 +36,7 @@ pub struct Frame {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     pub state: SymbolState,
-    /// A sentence for people.
+    /// A sentence for people about what did not work, or empty.
     pub note: String,
 }
 
@@ -58,7 +58,8 @@ struct Found<'f> {
 }
 
 impl<'f> Resolver<'f> {
-    /// Never fails. If the module cannot be named, `state` gives the reason. `expected`: the keys that will be asked for; others take longer.
+    /// Never fails. If the module cannot be named, `state` gives the reason. `expected`: the keys that will be asked
+    /// for; others take longer.
     pub fn open(store: &'f Store, module: &Module, finder: Finder<'f>, expected: &[u64]) -> Self {
         let expected: Vec<u64> = expected.iter().map(|key| address(*key)).collect();
         let mut resolver = Resolver {
@@ -119,7 +120,8 @@ impl<'f> Resolver<'f> {
         self.state = State { state, note: trouble };
     }
 
-    /// The functions at an address, innermost first. Empty if nothing is known. `key`: the low 48 bits of a `format::Frame`.
+    /// The functions at an address, innermost first. Empty if nothing is known. `key`: the low 48 bits of a
+    /// `format::Frame`.
     pub fn frames(&mut self, key: u64) -> Vec<Frame> {
         let address = address(key);
         let mut frames = self.by_dwarf(address).unwrap_or_default();
@@ -147,8 +149,8 @@ impl<'f> Resolver<'f> {
         Some(frames)
     }
 
-    /// Completes the outermost function from the symbol table. The table may have a more complete name for it than DWARF. If DWARF has
-    /// no source file, the table may have one, but the line stays unknown.
+    /// Completes the outermost function from the symbol table. The table may have a more complete name for it than
+    /// DWARF. If DWARF has no source file, the table may have one, but the line stays unknown.
     fn name_outermost(&mut self, address: u64, frames: &mut Vec<Frame>) {
         let is_whole = |frame: &Frame| frame.file.is_some() && frame.name.as_ref().is_some_and(|n| is_mangled(&n.raw));
         if frames.last().is_some_and(is_whole) {
@@ -214,7 +216,8 @@ fn is_mangled(name: &str) -> bool {
     name.starts_with("_Z") || name.starts_with("_R") || name.starts_with("_D")
 }
 
-/// In DWARF, libc calls its `realpath` `__GI___realpath`. People know the public name.
+/// True if `known`, a name from DWARF, is an internal alias of the symbol. For example, libc calls its `realpath`
+/// `__GI___realpath` in DWARF. People know the public name.
 fn is_alias(known: &str, symbol: &str) -> bool {
     let plain = known.trim_start_matches("__GI_").trim_start_matches('_');
     known.starts_with("__") && plain == symbol.split('@').next().unwrap_or(symbol)
@@ -285,7 +288,7 @@ fn by_build_id<'f>(store: &'f Store, build_id: &[u8], finder: &Finder<'_>) -> Op
     })
 }
 
-/// The file that holds the debug information of a stripped one.
+/// Returns the file that holds the debug information of a stripped file.
 fn debug_file<'f>(store: &'f Store, of: &Found<'f>, finder: &Finder<'_>, trouble: &mut String) -> Option<Found<'f>> {
     let build_id = of.elf.build_id();
     if let Some(found) = by_build_id(store, build_id, finder) {
@@ -341,7 +344,7 @@ fn mini_debug_info<'f>(store: &'f Store, elf: &Elf<'f>) -> Option<Elf<'f>> {
     Elf::parse(store, store.memory(bytes))
 }
 
-/// Removes `.`, and each `..` that follows a known folder.
+/// Removes each `.`, and each `..` together with the folder before it.
 fn tidy(path: &str) -> String {
     let mut out = PathBuf::new();
     for part in Path::new(path).components() {

@@ -1,8 +1,8 @@
 //! Resolves many modules on several threads, within a time limit.
 //!
-//! Receives: work by module. Returns: Symbols, a piece at a time. Must hold: memory is bounded by the modules in work and one piece
-//! for each. If a library panics on a module, only the names of that module are missing. When the time is over, the caller
-//! continues immediately.
+//! Receives: work by module. Returns: Symbols, a piece at a time. Must hold: memory is bounded by the modules in work
+//! and one piece for each. If a library panics on a module, only names of that module are missing. When the time is
+//! over, the caller takes the pieces that come within 50 ms of each other, and continues.
 use crate::debuginfod::Download;
 use crate::demangle::Name;
 use crate::finder::{Finder, Search};
@@ -26,11 +26,11 @@ const PIECE_TIME: Duration = Duration::from_millis(500);
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 /// The number of frames between two checks of the limits.
 const BATCH: usize = 64;
-/// The data of a module's files is freed when it has this many bytes. If that happens after fewer batches than `FEW_BATCHES`, the limit is
-/// doubled.
+/// The data of a module's files is freed when it has this many bytes. If that happens after fewer batches than
+/// `FEW_BATCHES`, the limit is doubled.
 const ENOUGH: u64 = 16 << 20;
 const FEW_BATCHES: u32 = 16;
-/// Demanglers are recursive.
+/// The size of a thread's stack. Demanglers are recursive.
 const STACK: usize = 8 << 20;
 
 /// The limits of the work.
@@ -39,11 +39,11 @@ pub struct Budget {
     pub threads: usize,
     /// `None`: until all is done.
     pub time: Option<Duration>,
-    /// Files with more bytes of debug information are skipped.
+    /// The debug information of a file is skipped if it is packed and takes more bytes when unpacked.
     pub memory: Option<u64>,
 }
 
-/// How much has been done.
+/// How much has been done, in frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     pub done: usize,
@@ -64,8 +64,8 @@ struct Shared {
     left_modules: AtomicUsize,
 }
 
-/// Resolves as much as the time allows. Returns false if something is left. `sink` receives every piece, and is also called without
-/// a piece during a download.
+/// Resolves as much as the time allows. Returns false if something is left. `sink` receives every piece, and is also
+/// called without a piece during a download.
 pub fn resolve_all(
     works: Vec<ModuleWork>,
     search: Search,
@@ -102,8 +102,8 @@ pub fn resolve_all(
     shared.done.load(Ordering::Relaxed) == total
 }
 
-/// Calls `sink` with every piece until all threads have ended or the time is over. `is_shown`: also calls it without a piece from time to time,
-/// so that the progress of a download is shown.
+/// Calls `sink` with every piece until all threads have ended or the time is over. `is_shown`: also calls it without a
+/// piece from time to time, so that the progress of a download is shown.
 fn forward(
     pieces: &mpsc::Receiver<Symbols>,
     end: Option<Instant>,
@@ -168,9 +168,10 @@ fn work(shared: &Shared, pieces: &mpsc::SyncSender<Symbols>) {
     }
 }
 
-/// Resolves the frames of one module. The data of its files is freed from time to time, so that memory is bounded. If that happens too often
-/// (one unit may be the whole program), the limit is doubled. If the limit is far above `memory`, the rest is left for a run with more memory.
-/// When `is_over` returns true, the names found so far are sent and the work ends.
+/// Resolves the frames of one module. The data of its files is freed from time to time, so that memory is bounded. If
+/// that happens too often (one unit may be the whole program), the limit is doubled. If the limit is far above
+/// `memory`, the rest is left for a run with more memory. When `is_over` returns true, the names found so far are sent
+/// and the work ends.
 pub fn resolve_module(
     work: &ModuleWork,
     module: &Module,

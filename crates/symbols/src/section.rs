@@ -1,8 +1,8 @@
 //! The bytes of one section, read or decompressed on demand.
 //!
-//! Receives: where a section lies in a file. Returns: its bytes, a window at a time. Must hold: only the parts that are used are read.
-//! A packed (compressed) section is unpacked at its first use, up to the end that was announced; a large one only up to the place
-//! that is used. If the file shrinks meanwhile or cannot be unpacked, the windows are empty.
+//! Receives: where a section lies in a file. Returns: its bytes, a window at a time. Must hold: only the parts that are
+//! used are read. A packed (compressed) section is unpacked at its first use, up to the end that was announced; a large
+//! one only up to the place that is used. If the file shrinks meanwhile or cannot be unpacked, the windows are empty.
 //!
 //! ```text
 //! in the file:    | page |      | page |      |     each page is read at its first use
@@ -21,16 +21,16 @@ use std::sync::Arc;
 const PAGE: usize = 16 << 10;
 /// Pages of packed sections are larger, because all pages before the wanted one have to be unpacked anyway.
 const UNPACKED_PAGE: usize = 128 << 10;
-/// A packed section up to this size is unpacked in one call, which takes half the time.
+/// A packed section up to this size is unpacked in one call, which takes half the time of unpacking page by page.
 const MOST_WHOLE: usize = 64 << 20;
-/// Smaller sections are not kept, because unpacking them again is fast.
+/// Smaller sections are not put into the cache (`kept.rs`), because unpacking them again is fast.
 const LEAST_KEPT: usize = 4 << 20;
-/// The highest ratio of deflate, and far more than zstd reaches with debug information.
+/// Slightly more than the highest ratio of deflate, and far more than zstd reaches with debug information.
 const MAX_RATIO: u64 = 1100;
 /// A section that claims to be larger is refused.
 const MAX_SECTION: u64 = 8 << 30;
 
-/// Where a section lies, and how.
+/// Where a section lies in its file, and how it is packed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub(crate) start: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Section {
     whole: OnceCell<Option<Bytes>>,
     /// The state of a section that is unpacked page by page.
     unpacking: RefCell<Option<Unpacking>>,
-    /// Bytes that the store has read from plain sections.
+    /// The store's count of bytes (`Store::size`), to which reads of plain sections are added.
     counter: Rc<Cell<u64>>,
     kept: Arc<Kept>,
 }
@@ -109,7 +109,8 @@ impl Section {
         self.expected.set(end.min(self.size));
     }
 
-    /// The bytes from `at` on, as many as are contiguous in memory. Empty at the end of the section, and if it cannot be read.
+    /// The bytes from `at` on, as many as are contiguous in memory. Empty at the end of the section, and if it cannot
+    /// be read.
     pub(crate) fn window(&self, at: usize) -> &[u8] {
         if let Some(window) = self.unpacked(at) {
             return window;
@@ -128,7 +129,8 @@ impl Section {
         bytes.get(at % self.page..).unwrap_or_default()
     }
 
-    /// Fills `out` from a page that has not been read yet, without reading the page. Returns false if that is not possible.
+    /// Fills `out` from a page that has not been read yet, without reading the page. Returns false if that is not
+    /// possible.
     pub(crate) fn peek(&self, at: usize, out: &mut [u8]) -> bool {
         let is_read = self.pages.get(at / self.page).is_none_or(|page| page.get().is_some());
         if self.is_packed() || is_read {
@@ -212,7 +214,7 @@ mod tests {
     use flate2::{Compression, write::ZlibEncoder};
     use std::io::Write;
 
-    /// Half of it repeats, as debug information does.
+    /// Random bytes, most of which repeat earlier ones, as in debug information.
     fn plain() -> Vec<u8> {
         let mut rng = fastrand::Rng::with_seed(7);
         let mut bytes = Vec::new();

@@ -87,12 +87,13 @@ impl Seek for Seeking {
 
 pub(crate) type Cache = ReadCache<Seeking>;
 
-/// Reads only what is needed: `object` reads headers and symbol tables, and sections with debug information are read in pages.
+/// Reads only what is needed: `object` reads headers and small sections, and sections with debug information are read
+/// in pages.
 #[derive(Default)]
 pub struct Store {
     caches: Arena<Cache>,
     sections: Arena<Section>,
-    /// Bytes read from plain sections, and bytes of tables made of all sections.
+    /// See `size`.
     bytes: Rc<Cell<u64>>,
     limit: Option<u64>,
     kept: Arc<Kept>,
@@ -110,7 +111,8 @@ impl Store {
         Self::default()
     }
 
-    /// Debug information is not read from a file if unpacking it would take more than `limit` bytes of memory (`has_room`).
+    /// Debug information is not read from a file if unpacking it would take more than `limit` bytes of memory
+    /// (`has_room`).
     pub(crate) fn bounded(limit: Option<u64>, kept: Arc<Kept>) -> Self {
         Store { limit, kept, ..Self::default() }
     }
@@ -119,8 +121,8 @@ impl Store {
         self.limit.is_none_or(|limit| bytes <= limit)
     }
 
-    /// Bytes that were read from plain sections, and bytes of tables made of all sections. Symbol tables and unpacked sections do not
-    /// count, because a new store would have to read them again.
+    /// Bytes that were read from plain sections, and bytes of tables made of all sections. Symbol tables and unpacked
+    /// sections do not count, because a new store would have to read them again.
     pub(crate) fn size(&self) -> u64 {
         self.bytes.get()
     }

@@ -1,7 +1,8 @@
 //! Symbol tables: map addresses to the linker's names.
 //!
-//! Receives: files, and the addresses that will be asked for. Returns: the symbol at an address. Must hold: a table is read once, in
-//! order. Only symbols that can name one of the addresses are kept. A name is read at its first use.
+//! Receives: files, and the addresses that will be asked for. Returns: the symbol at an address. Must hold: the tables
+//! are read once, in order, and again only for an address that was not announced. Only symbols that can name one of the
+//! addresses are kept. Names that are close together in the file are read with the table, others at their first use.
 use crate::elf::{Elf, SymbolSection};
 use crate::near::{Entry, Near};
 use object::LittleEndian;
@@ -43,7 +44,7 @@ struct File {
 #[derive(Clone, Copy)]
 pub(crate) struct Symbol {
     entry: Entry,
-    /// The index of its name in the table.
+    /// The index of its name in `SymbolTable::names`.
     at: usize,
 }
 
@@ -63,8 +64,8 @@ impl SymbolTable {
         let (all, exported) = (file.symbols(elf::SHT_SYMTAB), file.symbols(elf::SHT_DYNSYM));
         let size =
             |sections: &[SymbolSection]| sections.iter().fold(0, |sum: u64, it| sum.saturating_add(it.symbols.1));
-        // A linker puts all symbols into the first, and exported ones also into the second. So the first is smaller only if
-        // symbols were removed from it.
+        // A linker puts all symbols into `.symtab`, and exported ones also into `.dynsym`. So `.symtab` is smaller only
+        // if symbols were removed from it.
         let has_all = size(&all) >= size(&exported);
         self.sections.extend(all);
         if !has_all {
@@ -176,7 +177,7 @@ impl SymbolTable {
     }
 }
 
-/// Calls `take` with every symbol and its index, until it returns false. Returns `None` if it did.
+/// Calls `take` with every symbol and its index, until it returns false. Returns `None` if `take` returned false.
 fn each(section: &SymbolSection, mut take: impl FnMut(u32, &Sym64) -> bool) -> Option<()> {
     let (mut at, mut left) = section.symbols;
     let mut buffer = vec![0; STRETCH.min(usize::try_from(left).unwrap_or(STRETCH))];
@@ -288,7 +289,8 @@ fn has(section: &SymbolSection, wanted: &[u8]) -> bool {
     each(section, |_, symbol| is_other(symbol)).is_none()
 }
 
-/// Lower is better: a known size, a type, the fewest leading underscores, then a fixed order.
+/// Lower is better: a known size, a type, the fewest leading underscores (0 for a mangled name), then alphabetical
+/// order.
 fn rank<'a>((entry, name): &(Entry, &'a [u8])) -> (bool, bool, usize, &'a [u8]) {
     let underscores = name.iter().take_while(|byte| **byte == b'_').count();
     let mangled = name.starts_with(b"_Z") || name.starts_with(b"_R");

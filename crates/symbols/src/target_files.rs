@@ -1,8 +1,8 @@
 //! The files of a running target, opened while it runs.
 //!
-//! Receives: a pid. Returns: files as the target sees them, through its own root (that of a container) and through its mappings
-//! (files that were deleted or replaced since). Must hold: an opened file stays usable after the target's end. A symbolic link
-//! inside the target's root never leads out of it.
+//! Receives: a pid. Returns: files as the target sees them, through its own root (that of a container) and through its
+//! mappings (files that were deleted or replaced since). Must hold: an opened file stays usable after the target's end.
+//! If the kernel has openat2, a symbolic link inside the target's root never leads out of it.
 use crate::finder::{is_regular, open};
 use crate::kept::Kept;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -26,7 +26,7 @@ pub struct Target {
     /// The pid in the target's own namespace, which is how it names its perf map.
     inner_pid: u32,
     root: Option<OwnedFd>,
-    /// Its working folder when it started, where some programs write files.
+    /// Its working folder when this `Target` was made. Some programs write files there.
     folder: Option<OwnedFd>,
     held: Mutex<PinnedFiles>,
     /// Files that were opened before the trace said which modules they are.
@@ -34,7 +34,7 @@ pub struct Target {
     pub(crate) kept: Arc<Kept>,
 }
 
-/// A file that code is mapped from, and its address range.
+/// A mapped file, and its address range.
 struct Early {
     range: Range<u64>,
     file: File,
@@ -79,7 +79,7 @@ impl Target {
         is_regular(&file).then_some(file)
     }
 
-    /// Opens a file by its name in the target's first working folder.
+    /// Opens a file by its name in the working folder that the target had when this `Target` was made.
     pub(crate) fn open_beside(&self, name: &str) -> Option<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::openat(self.folder.as_ref()?, name, flags, Mode::empty()).ok()?;
@@ -98,8 +98,8 @@ impl Target {
         }
     }
 
-    /// Opens all files that code is mapped from. An attached program may have been deleted, and may end before the trace says
-    /// which modules it has.
+    /// Opens all mapped files, at most `MOST_HELD`. An attached program may have been deleted, and may end before the
+    /// trace says which modules it has.
     pub fn hold_mapped(&self) {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,8 +134,8 @@ impl Target {
         open(Path::new(&own)).or_else(|| file.try_clone().ok())
     }
 
-    /// Opens the file that is mapped at an address, even if it was deleted. For files other than the program's own, this needs rights
-    /// that a parent process may not have.
+    /// Opens the file that is mapped at an address, even if it was deleted. For files other than the program's own,
+    /// this needs rights that a parent process may not have.
     fn mapped(&self, address: u64) -> Option<File> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).ok()?;
         let mut found = maps.lines().filter_map(mapping);

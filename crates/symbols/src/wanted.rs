@@ -1,12 +1,13 @@
 //! The frames of a trace that have no name yet.
 //!
-//! Receives: the blocks of a trace, in file order. Returns: frames to resolve, by file. Must hold: a frame is returned once. A frame
-//! that an earlier Symbols block has resolved is not returned, unless the file was missing then, or had no debug information and
-//! there are new places to look for it.
+//! Receives: the blocks of a trace, in file order. Returns: frames to resolve, by file. Must hold: a frame is returned
+//! once, and again only after `give_back`. A frame that a Symbols block has resolved is not returned. It does not count
+//! as resolved if its file was missing, of another build or unreadable, or if it is JIT code without a name. If there
+//! are new places to look for debug information (`hopeful`), it does not count as resolved either if its file had none.
 use format::{Block, BlockKind, IntSet, Module, RawBlock, Session, SymbolState};
 use std::collections::{BTreeMap, HashMap};
 
-/// Blocks that `Wanted` does not need.
+/// Kinds of large blocks that `Wanted` does not need.
 pub const SKIPPED: &[BlockKind] =
     &[BlockKind::Events, BlockKind::AllocClasses, BlockKind::Samples, BlockKind::Checkpoint];
 
@@ -39,7 +40,7 @@ impl Wanted {
         Self::default()
     }
 
-    /// Also returns frames of files that had no debug information before.
+    /// Like `new`, but frames of files that had no debug information before are returned, too.
     pub fn hopeful() -> Self {
         Wanted { is_hopeful: true, ..Self::default() }
     }
@@ -96,7 +97,7 @@ impl Wanted {
         new.iter().filter_map(|instance| self.modules.get(instance)).collect()
     }
 
-    /// Whether the target runs JIT code.
+    /// Whether a stack has a frame of JIT code.
     pub const fn has_jit(&self) -> bool {
         self.has_jit
     }

@@ -99,7 +99,7 @@ fn of_two_symbols_that_begin_together_the_one_that_reaches_the_address_counts() 
     assert_eq!(name(start + 1), "whole");
 }
 
-/// The sizes of the two tables together overflow 64 bits.
+/// The sizes that the two symbol tables claim overflow 64 bits when they are added.
 #[test]
 fn symbol_tables_may_claim_any_size() {
     const SECTION: usize = 64;
@@ -170,7 +170,7 @@ fn a_debug_file_of_another_build_is_not_used() {
         assert_eq!(ask(&recorded, &Search::default(), address).0.state, SymbolState::Debug);
         let mut bytes = std::fs::read(&debug).unwrap();
         let at = match recorded.build_id.is_empty() {
-            // Any byte changes the CRC; otherwise a byte of the build-id is changed.
+            // Without a build-id, a change of any byte changes the CRC. With a build-id, one of its bytes is changed.
             true => bytes.len() - 1,
             false => bytes.windows(20).position(|window| window == recorded.build_id).unwrap(),
         };
@@ -263,7 +263,7 @@ fn our_own_vdso_has_names() {
     assert!(told(&frames).0.ends_with("clock_gettime"), "{frames:?}");
 }
 
-/// The file of a program is replaced while the program runs. The old file is still found, also after the program's end.
+/// The file of a program is replaced while the program runs. The old file is found even after the program's end.
 #[test]
 fn a_program_that_was_replaced_while_it_ran() {
     let folder = Folder::new();

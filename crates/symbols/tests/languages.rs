@@ -1,4 +1,5 @@
-//! Compares the demangled names of D and C++, all those of a large library, with binutils' `c++filt`.
+//! Compares our demangling with binutils' `c++filt`, on all D names of the D standard library and on all C++ names of
+//! node.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 mod common;
 use common::*;
@@ -60,7 +61,7 @@ fn d_names_of_its_standard_library() {
     let library = folder.map(|entry| entry.unwrap().path()).find(is_phobos).unwrap();
     let raw = names(&library, "--dyn-syms", "_D");
     let theirs = filter("dlang", &raw);
-    // c++filt does not know all of them.
+    // c++filt leaves names that it cannot demangle unchanged. They are not compared.
     let known: Vec<_> = raw.iter().zip(&theirs).filter(|(raw, their)| raw != their).collect();
     let same = |(raw, their): &&(&String, &String)| path_of(&demangle(raw, Hint::None).full) == path_of(their);
     let (total, equal) = (known.len(), known.iter().filter(same).count());
@@ -83,7 +84,7 @@ fn cpp_names_of_node() {
     println!("{} of {readable} stay mangled", unread.len());
     assert!(readable > 20_000, "{readable}");
     assert!(unread.len() * 1000 <= readable, "{} of {readable}; {:?}", unread.len(), unread.first());
-    // A short name has only the brackets of templates, operators and anonymous namespaces.
+    // A short name is neither empty nor longer than the full name.
     for raw in raw.iter().step_by(7) {
         let name = demangle(raw, Hint::None);
         assert!(!name.short.is_empty() && name.short.len() <= name.full.len(), "{name:?}");

@@ -1,8 +1,9 @@
 //! Demangles D's names to the path of identifiers, without types.
 //!
-//! The grammar is `_D` path type. A path is a list of identifiers. If one of them is a function, its type may follow it, and then the
-//! names that are declared inside it. An identifier is a length and that many letters, or `Q` and a distance back to an earlier
-//! identifier, or an instance of a template: `__T` name arguments `Z`. Types are parsed only to find their ends.
+//! The grammar is `_D` path type. A path is a list of identifiers. If one of them is a function, its type may follow
+//! it, and then the names that are declared inside it. An identifier is a length and that many letters, or `Q` and a
+//! distance back to an earlier identifier, or an instance of a template: `__T` name arguments `Z`. Types are parsed
+//! only to find their ends.
 
 /// The deepest nesting in one name.
 const DEEPEST: usize = 48;
@@ -161,7 +162,7 @@ impl Parser<'_> {
         Some(format!("{name}!(...)"))
     }
 
-    /// A symbol as an argument: a whole name, or a path.
+    /// Parses a symbol as an argument of a template: a whole name, or a path.
     fn symbol(&mut self, depth: usize) -> Option<()> {
         if self.starts_with(b"_D") {
             self.at += 2;
@@ -210,7 +211,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `N`? hexadecimal digits `P` `N`? digits, or NAN, INF, NINF.
+    /// Parses a floating point number: `N`? hexadecimal digits `P` `N`? digits, or NAN, INF, NINF.
     fn real(&mut self) -> Option<()> {
         for word in [&b"NAN"[..], b"INF", b"NINF"] {
             if self.starts_with(word) {
@@ -283,7 +284,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `M`? convention attributes parameters end; not the result's type.
+    /// Parses a function's type without the type of its result: `M`? convention attributes parameters end.
     fn function_without_result(&mut self, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         if self.peek() == b'M' {

@@ -1,4 +1,5 @@
-//! Demangles Nim's C names: `name__module_u12` (Nim 2) or `name__module_12` (Nim 1), with words for characters that C does not allow.
+//! Demangles Nim's C names: `name__module_u12` (Nim 2) or `name__module_12` (Nim 1), with words for characters that C
+//! does not allow.
 
 /// The words for characters that C does not allow in a name.
 const WORDS: [(&str, char); 20] = [
@@ -41,7 +42,8 @@ pub(super) fn demangle(raw: &str) -> Option<String> {
     Some(format!("{}.{name}", module.replace('Z', "/")))
 }
 
-/// `atmshelfdotnim_Init000` is the code outside of procedures in `@mshelf.nim`; `@s` is a slash.
+/// Demangles the name of a module's code outside of procedures: `atmshelfdotnim_Init000` (`@mshelf.nim`) becomes
+/// `shelf.Init`. In the path, `ats` (`@s`) is a slash.
 fn start_of_module(raw: &str) -> Option<String> {
     let (path, what) = raw.strip_prefix("atm")?.split_once("dotnim_")?;
     let what = what.strip_suffix("Init000")?;
@@ -49,7 +51,7 @@ fn start_of_module(raw: &str) -> Option<String> {
     Some(format!("{module}.{what}Init"))
 }
 
-/// Operators are spelled out: `eqdestroy` is `=destroy`.
+/// Replaces words at the beginning of a name by their characters: `eqdestroy` becomes `=destroy`.
 fn operators(name: &str) -> String {
     let mut out = String::new();
     let mut rest = name;
@@ -60,7 +62,7 @@ fn operators(name: &str) -> String {
     out + rest
 }
 
-/// `X5B` is the character 0x5b.
+/// Replaces codes by their characters: `X5B` becomes `[`, the character 0x5b.
 fn decode(name: &str) -> String {
     let mut out = String::new();
     let mut rest = name;

@@ -38,7 +38,8 @@ pub(super) fn rust(full: &str) -> String {
     if short.trim().is_empty() { full.to_owned() } else { short }
 }
 
-/// `alloc::vec::Vec` becomes `Vec`, and `main::work` stays as it is.
+/// Returns a path from its last type on: `alloc::vec::Vec` becomes `Vec`. Without a type, returns its last two parts:
+/// `main::work` stays as it is. A closure such as `{closure#0}` counts as a third part.
 fn last_of_path(path: &str) -> String {
     let parts: Vec<&str> = path.split("::").collect();
     let is_type = |part: &&str| part.starts_with(|first: char| first.is_ascii_uppercase());

@@ -158,7 +158,7 @@ pub struct Told {
     pub line: u64,
 }
 
-/// The addresses that have a name.
+/// Name -> the addresses of the symbols with this name.
 pub type Aliases = HashMap<String, HashSet<u64>>;
 pub type Answers = BTreeMap<u64, Vec<Told>>;
 
@@ -191,7 +191,7 @@ pub fn ask_llvm(path: &Path, addresses: &[u64]) -> Answers {
     answers
 }
 
-/// Our answers, in the same form.
+/// Our answers, in the same form as those of `ask_llvm`.
 pub fn ask_us(path: &Path, search: &Search, addresses: impl Iterator<Item = u64>) -> Answers {
     let store = Store::new();
     const EXACT: u64 = 1 << 47;
@@ -262,20 +262,21 @@ fn same(ours: &[Told], theirs: &[Told], aliases: &Aliases) -> bool {
         })
 }
 
-/// llvm prepends a relative compilation folder to a path that already has it: `libio/libio/x.h`.
+/// Whether two paths mean the same file. llvm prepends a relative compilation folder to a path that already has it:
+/// `libio/libio/x.h`.
 fn same_file(our: &str, their: &str) -> bool {
     let doubled = || their.strip_suffix(our).is_some_and(|folder| !folder.is_empty() && our.starts_with(folder));
     our == their || doubled()
 }
 
-/// Two names of one address are one function.
+/// Whether two names mean the same function: they are equal, or symbols with these names have an address in common.
 fn same_function(our: &Told, their: &Told, aliases: &Aliases) -> bool {
     let both = || Some(!aliases.get(&our.function)?.is_disjoint(aliases.get(&their.function)?));
     our.function == their.function || is_partition_label(&their.function) || both().unwrap_or(false)
 }
 
-/// gcc's link-time optimizer leaves a label `pegen.c.1163e7bb` inside of functions, which llvm takes for one. There only
-/// files, lines and inlining can be compared.
+/// gcc's link-time optimizer leaves a label `pegen.c.1163e7bb` inside of functions, which llvm takes for one. There
+/// only files, lines and inlining can be compared.
 fn is_partition_label(name: &str) -> bool {
     let mut parts = name.rsplit('.');
     let is_hash = |hash: &str| hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -290,13 +291,13 @@ fn rule(ours: &[Told], theirs: &[Told], labels: &HashSet<String>) -> Option<&'st
         }
         // The label is in `.debug_info`, and only llvm takes it for an address of code.
         ([], [their]) if their.line == 0 && is_partition_label(&their.function) => {
-            Some("padding behind a label of the link-time optimizer")
+            Some("padding after a label of the link-time optimizer")
         }
         _ => None,
     }
 }
 
-/// Names in assembler code that have an address and no size.
+/// The names of defined symbols without a size. Most are labels in assembler code.
 fn labels(path: &Path) -> HashSet<String> {
     let list = readelf(&["-s"], path);
     let fields = list.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -320,7 +321,7 @@ fn aliases(path: &Path) -> Aliases {
     found
 }
 
-/// A copy of a function that a compiler made counts as that function.
+/// Removes a symbol's version, and the suffix of a compiler's copy of a function, which counts as that function.
 pub fn without_clones(name: &str) -> String {
     let name = name.split('@').next().unwrap_or(name);
     let clones = [".cold", ".part.", ".isra.", ".constprop.", ".lto_priv.", ".llvm.", ".localalias"];
