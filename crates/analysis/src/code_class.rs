@@ -1,8 +1,10 @@
-//! The class of code that a level belongs to: the user's own program, a dependency, the language's runtime, libc or the kernel.
+//! The class of code that a level belongs to: the user's own program, a dependency, the language's runtime, libc or the
+//! kernel.
 //!
-//! Receives: a level with its module, source path and name. Returns: a class, and for a stack the level to blame, which is the innermost
-//! level in the user's own code. The first of these that knows the level decides: the user's rules; the kernel's and libc's own modules
-//! and functions; the source path; the name, if the source path is missing or has no folder; the module.
+//! Receives: a level with its module, source path and name. Returns: a class, and for a stack the level to blame, which
+//! is the innermost level in the user's own code. The first of these that knows the level decides: the user's rules;
+//! the kernel's and libc's own modules and functions; the source path; the name, if the source path is missing or has
+//! no folder; the module.
 use crate::frame_names::Level;
 use std::fmt;
 
@@ -145,7 +147,7 @@ impl CodeClasses {
         CodeClass::Program
     }
 
-    /// The index of the level to blame, among the levels of a stack, leaf first.
+    /// The index of the level to blame, among the levels of a stack, innermost first.
     pub fn blamed<'a>(&self, mut levels: impl Iterator<Item = Level<'a>>) -> Option<usize> {
         levels.position(|level| !level.frame.is_marker() && self.of(&level) == CodeClass::Program)
     }
@@ -304,7 +306,8 @@ fn parse(line: &str) -> Option<Rule> {
     Some(Rule { class, subject, pattern: pattern.trim().to_owned() })
 }
 
-/// `*` stands for any text. Backtracks to the last star only, so the time is bounded.
+/// Whether a pattern matches the whole text. `*` stands for any text. Backtracks to the last star only, so the time is
+/// bounded.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);

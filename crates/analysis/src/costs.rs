@@ -27,7 +27,7 @@ costs! {
     freed_bytes,
     temporary,
     temporary_bytes,
-    /// The total lifetime of the blocks freed within the range.
+    /// The sum of the lifetimes of the blocks freed within the range.
     lifetime_ns,
     /// Live when the range begins.
     base_bytes,

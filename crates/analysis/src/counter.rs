@@ -65,7 +65,7 @@ impl Bits {
     }
 }
 
-/// The blocks that count, beyond their allocation class.
+/// Which blocks of the counted allocation classes count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
     /// Empty means all threads.
@@ -84,7 +84,8 @@ impl Selection {
 /// One group during a walk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
-    /// Counted from the beginning of the range. `peak_*` is out of date if `epoch` is, see `Counter::at_peak`. `kept_*` stays 0.
+    /// Counted from the beginning of the range. `peak_*` is out of date if `epoch` is, see `Counter::at_peak`. `kept_*`
+    /// stays 0.
     pub(crate) costs: Costs,
     epoch: u64,
     /// The times of its first and last allocation since the walk began.
@@ -291,7 +292,7 @@ impl<'a> Counter<'a> {
         Costs { peak_bytes, peak_allocations, ..group.costs }
     }
 
-    /// Adds the blocks from sequence number `first` on to `kept_*` of their groups' costs.
+    /// Adds the live blocks from sequence number `first` on to `kept_*` of their groups' costs.
     pub(crate) fn add_kept(&self, live: &Live<Birth>, first: u64, costs: &mut [Costs]) {
         live.each_from(first, |sequence, birth| {
             let Some((group, size)) = self.group_of(sequence, &birth) else { return };

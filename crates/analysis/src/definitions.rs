@@ -1,8 +1,10 @@
-//! Everything that a trace contains besides its events: the session, modules, threads, stacks, allocation classes and names.
+//! Everything that a trace contains besides its events: the session, modules, threads, stacks, allocation classes and
+//! names.
 //!
-//! Receives: the blocks of a trace, in file order. Returns: among others, the stacks that allocate (sites), and the levels of each stack with
-//! their names. Must hold: a stack keeps its number while the file grows. If a module was loaded again, its frames count as frames of the
-//! first load. So two stacks of the file that differ only in the load of a module become one stack.
+//! Receives: the blocks of a trace, in file order. Returns: among others, the stacks that allocate (sites), and the
+//! levels of each stack with their names. Must hold: a stack keeps its number while the file grows. If a module was
+//! loaded again, its frames count as frames of the first load. So two stacks of the file that differ only in the load
+//! of a module become one stack.
 use crate::frame_names::{Level, Names};
 use crate::group_id::GroupId;
 use crate::interning::number_of;
@@ -50,7 +52,7 @@ pub struct Definitions {
     pub heap_at_attach: Option<HeapAtAttach>,
     /// The counts of events that were dropped because of the file's size limit.
     pub(crate) folded: Vec<Folded>,
-    /// Blocks of a merged trace that were live when their process ended.
+    /// Blocks of a merged trace that were live when their process ended or called exec.
     pub(crate) gone: Vec<Gone>,
     pub threads: BTreeMap<u32, Thread>,
     pub modules: BTreeMap<u16, Module>,
@@ -172,7 +174,7 @@ impl Definitions {
         self.summary.is_some_and(|summary| summary.complete)
     }
 
-    /// Whether the recorder reached the end of the session, and no event is missing.
+    /// Whether the recorder reached the end of the session, and no event was lost.
     pub fn is_complete(&self) -> bool {
         self.has_ended() && self.losses.lost_events == 0
     }
@@ -181,7 +183,7 @@ impl Definitions {
         self.stacks.get(site as usize).copied().unwrap_or(0)
     }
 
-    /// The frames of a stack, leaf first.
+    /// The frames of a stack, innermost first.
     pub fn frames(&self, stack: u32) -> impl Iterator<Item = Frame> {
         let mut at = stack;
         std::iter::from_fn(move || {
@@ -250,7 +252,8 @@ impl Reloads {
     }
 }
 
-/// Fills the list with `lost` up to the index `first`. Returns false if the list is longer already, or the gap is too large.
+/// Fills the list with `lost` up to the index `first`. Returns false if the list is longer already, or the gap is too
+/// large.
 fn pad<T: Copy>(list: &mut Vec<T>, first: usize, lost: T, holes: &mut usize) -> bool {
     let Some(gap) = first.checked_sub(list.len()) else { return false };
     if gap > HOLES - *holes {

@@ -1,7 +1,8 @@
-//! Blocks of a merged trace that were live when their process ended. An event frees them, but the program did not (`format::Gone`).
+//! Blocks of a merged trace that were live when their process ended or called exec. An event frees them, but the
+//! program did not (`format::Gone`).
 //!
-//! Must hold: such a free counts only for live blocks and the peak. Blocks that a process had not freed when it ended are leaked, in
-//! every range that reaches the end of the trace.
+//! Must hold: such a free counts only for live blocks and the peak. Blocks that a process had not freed when it ended
+//! are leaked, in every range that reaches the end of the trace.
 use crate::costs::Costs;
 use crate::counter::{Birth, Counter};
 use crate::definitions::{Definitions, KnownAllocClass};
@@ -10,8 +11,8 @@ use crate::moment::Moment;
 use crate::profile::Range;
 use format::{Gone, GoneBlock};
 
-/// Corrects the costs of the groups in which these frees were counted. `first`: the sequence number of the range's first allocation.
-/// `group`: the group of a block, and its size.
+/// Corrects the costs of the groups in which these frees were counted. `first`: the sequence number of the range's
+/// first allocation. `group`: the group of a block, and its size.
 pub(crate) fn add<'a>(
     parts: impl Iterator<Item = &'a Gone>,
     reaches_end: bool,
@@ -63,7 +64,7 @@ impl Engine {
         !range.instant && self.moment(range.to) == Moment::END
     }
 
-    /// The blocks whose process ended within the range.
+    /// The blocks whose process ended or called exec within the range.
     pub(crate) fn gone_in(&self, range: &Range) -> impl Iterator<Item = &Gone> {
         let (from_ns, to_ns, instant) = (range.from_ns, range.to_ns, range.instant);
         let (is_from_start, reaches_end) = (self.moment(range.from) == Moment::START, self.reaches_end(range));

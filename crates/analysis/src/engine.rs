@@ -1,8 +1,8 @@
 //! Holds an open trace: counts its blocks as they come in, and answers questions about any instant and any range.
 //!
-//! Receives: the blocks of a trace in file order, all at once or as it grows; for questions, its blocks of events again. Returns: totals and
-//! profiles. Must hold: a question has the same answer with an index and without. Memory is bounded by the live blocks, the stacks and
-//! the index's own bounds, not by the number of events.
+//! Receives: the blocks of a trace in file order, all at once or as it grows; for questions, its blocks of events
+//! again. Returns: totals and profiles. Must hold: a question has the same answer with an index and without. Memory is
+//! bounded by the live blocks, the stacks and the index's own bounds, not by the number of events.
 //!
 //! Profiles of ranges are in `range_costs.rs`, the choice of blocks in `selecting.rs`.
 use crate::costs::Costs;
@@ -101,7 +101,8 @@ impl Engine {
         self.counter.count(events)
     }
 
-    /// A block begins with this sequence number. If it is larger than expected, the allocations between were lost.
+    /// Counts lost allocations. `sequence` is the next sequence number at the start of a block. If it is larger than
+    /// expected, the allocations between were lost.
     fn count_missing(&mut self, sequence: u64) {
         let missing = sequence.saturating_sub(self.counter.now().next_sequence);
         self.faults.missing_allocations = self.faults.missing_allocations.saturating_add(missing);
@@ -140,7 +141,8 @@ impl Engine {
         self.folded_peak().map_or_else(|| self.counted_peak(), folds::peak_of)
     }
 
-    /// The costs of the whole session, by site. Own peaks, lifetimes and kept blocks are known only with an index.
+    /// The costs of the whole session, by site. Own peaks are not known here, lifetimes only with an index, and kept
+    /// blocks only without one.
     fn whole_costs(&self) -> Vec<Costs> {
         let mut costs = self.counter.costs(&self.definitions);
         for part in &self.definitions.folded {
@@ -180,7 +182,8 @@ impl Engine {
         }
     }
 
-    /// All that is known of the whole session, except own peaks and lifetimes, for which you need a profile.
+    /// All that is known of the whole session, except own peaks and lifetimes, for which you need a profile. With an
+    /// index, the report has no sites.
     pub fn into_report(self) -> Report {
         let totals = self.totals();
         let faults = self.faults();
@@ -191,8 +194,8 @@ impl Engine {
         Report { definitions: self.definitions, totals, faults, sites }
     }
 
-    /// The whole session without another walk, with own peaks and lifetimes of 0. Returns `None` with an index, whose profiles are complete
-    /// and fast.
+    /// The whole session without another walk, with own peaks and lifetimes of 0. Returns `None` with an index, whose
+    /// profiles are complete and fast.
     pub fn whole_profile(&self) -> Option<Profile> {
         if self.counter.is_indexed() {
             return None;

@@ -1,7 +1,8 @@
 //! Counts all events of a session once, while its blocks come in, in one of two ways.
 //!
-//! Receives: the blocks of events, and what the definitions say about them. Returns: totals, the peak and the costs of each site.
-//! Must hold: both ways return the same numbers, except that only the index knows own peaks, lifetimes and kept blocks.
+//! Receives: the blocks of events, and what the definitions say about them. Returns: totals, the peak and the costs of
+//! each site. Must hold: both ways return the same numbers, except for the own peaks, lifetimes, kept blocks and
+//! largest sizes of sites.
 use crate::costs::Costs;
 use crate::counter::{Counter, Peak};
 use crate::definitions::Definitions;
@@ -61,7 +62,7 @@ impl EventCounter {
         }
     }
 
-    /// A block of events has been counted. `next`: the number of the one that follows.
+    /// Called after a block of events has been counted. `next`: the number of the block of events that follows.
     pub(crate) fn end_block(&mut self, index: &mut Index, next: usize) {
         if let EventCounter::Indexed(walker) = self {
             index.after_block(walker, next);

@@ -1,4 +1,5 @@
-//! Whether a query fits a trace: whether its times are within the session and its threads exist.
+//! Whether a query fits a trace: whether its times are within the session, its ranges do not end before they begin, and
+//! its threads exist.
 use crate::engine::Engine;
 use crate::moment::When;
 use crate::query::{Compare, Query};

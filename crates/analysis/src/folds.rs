@@ -1,7 +1,8 @@
 //! Folded events: a file with a size limit replaces its oldest events by their counts.
 //!
-//! Must hold: a range contains a folded part as a whole, or not at all. A range that begins with the session counts all of it. A range that
-//! begins later counts nothing of it, and sees the blocks that survived the cut like all others.
+//! Must hold: a range contains a folded part as a whole, or not at all. A range that begins with the session and does
+//! not end before the cut counts all of it. Any other range counts nothing of it, and sees the blocks that survived the
+//! cut like all others.
 use crate::costs::Costs;
 use crate::counter::{Counter, Peak};
 use crate::definitions::{Definitions, KnownAllocClass};
@@ -62,7 +63,8 @@ impl Definitions {
 }
 
 impl Counter<'_> {
-    /// The group of a row and the size of its blocks. The lifetimes of folded blocks are not known, so a query for lifetimes does not count them.
+    /// The group of a row and the size of its blocks. The lifetime of a single folded block is not known, so a query
+    /// for lifetimes does not count folded blocks.
     pub(crate) fn group_of_row(&self, row: &FoldedRow) -> Option<(usize, u64)> {
         let KnownAllocClass { size, site } = self.alloc_class(row.alloc_class)?;
         self.selects_folded(row.thread).then(|| (self.group(site, row.thread), size))

@@ -6,8 +6,8 @@
 //! range              A......................B                      walk from 0 to A and on to 1; take slice 1; walk from 2 to B
 //! ```
 //!
-//! Must hold: memory is bounded for any trace. If there are too many checkpoints, live blocks in them or entries of histories, every second
-//! checkpoint is dropped and its two slices become one.
+//! Must hold: memory is bounded for any trace. If there are too many checkpoints, live blocks in them or entries of
+//! histories, every second checkpoint is dropped and its two slices become one.
 use crate::counter::{Birth, Counter, Peak};
 use crate::definitions::Definitions;
 use crate::live::Live;
@@ -17,17 +17,17 @@ use format::Counting;
 
 /// The most slices.
 const SLICES: usize = 256;
-/// The fewest events of a slice. A slice also has this many events for each block that its checkpoint keeps.
+/// The fewest events of a slice, and (below) the fewest for each block that the checkpoint at its end keeps.
 const EVENTS: u64 = 1 << 16;
 const EVENTS_PER_BLOCK: u64 = 2;
-/// The most bytes of live blocks in all checkpoints together, and of all histories.
+/// The most bytes of live blocks in all checkpoints together, and (below) of all histories.
 const LIVE_BYTES: usize = 96 << 20;
 const HISTORY_BYTES: usize = 96 << 20;
 
 /// The state between two blocks of events.
 #[derive(Clone, Debug)]
 pub(crate) struct Checkpoint {
-    /// The block that follows.
+    /// The number of the block of events that follows.
     pub(crate) block: usize,
     pub(crate) now: Now,
     latest: u64,
@@ -79,7 +79,7 @@ pub(crate) struct Index {
     histories: Vec<Vec<Entry>>,
     entries: usize,
     live_bytes: usize,
-    /// The fewest events of a slice. Doubled each time that there are too many slices.
+    /// The fewest events of a slice. Doubled each time that checkpoints are dropped.
     distance: u64,
 }
 
@@ -96,12 +96,14 @@ impl Index {
         }
     }
 
-    /// Sets the rule of what is temporary. The session says it, and its block comes after the start of the trace.
+    /// Sets the rule of what is temporary. The Session block names the rule, but it is read after the first checkpoint
+    /// was made.
     pub(crate) fn set_counting(&mut self, counting: Counting) {
         self.checkpoints.iter_mut().for_each(|point| point.now.counting = counting);
     }
 
-    /// Called after a block of events. Makes a checkpoint if enough events have passed. `block`: the number of the next block.
+    /// Called after a block of events. Makes a checkpoint if enough events have passed. `block`: the number of the next
+    /// block.
     pub(crate) fn after_block(&mut self, walker: &mut Walker<Counter>, block: usize) {
         let last = self.checkpoints.last().map_or(0, |last| last.now.events);
         let distance = self.distance.max(walker.sink.heap.live_allocations.saturating_mul(EVENTS_PER_BLOCK));
@@ -207,7 +209,7 @@ impl Index {
     pub(crate) fn before(&self, moment: Moment) -> usize {
         let after = match moment {
             Moment::Time(ns) => self.checkpoints.partition_point(|point| point.now.time_ns <= ns),
-            // After its last event, the program of a checkpoint may already have been replaced by `exec`.
+            // A checkpoint after exactly this many events may already include an `exec` that followed the last of them.
             Moment::Event(events) => self.checkpoints.partition_point(|point| point.now.events < events),
             Moment::Block(block) => self.checkpoints.partition_point(|point| point.block <= block),
         };
@@ -272,8 +274,9 @@ impl Checkpoint {
     }
 }
 
-/// Packs for each block the difference to the sequence number before, the allocation class, the thread, and the difference to the time before in
-/// 0.1 ms, as variable-length integers. Sequence numbers and times grow together, so both differences are small.
+/// Packs for each block the difference to the sequence number before, the allocation class, the thread, and the
+/// difference to the time before in 0.1 ms, as variable-length integers. Sequence numbers and times grow together, so
+/// both differences are small.
 fn pack(live: &Live<Birth>) -> Vec<u8> {
     let mut out = Vec::new();
     let (mut last_sequence, mut last_time) = (0, 0);

@@ -3,18 +3,19 @@
 //! Receives: the blocks of a trace, in file order. Returns: a `Report`, or answers to queries. Must hold:
 //!
 //! - Pure: the same blocks have the same report. No files, no clock, no printing.
-//! - Memory is bounded by live blocks and sites, not by events.
+//! - Memory is bounded by live blocks, definitions and the bounds of the index, not by events.
 //! - Malformed blocks, and references to missing definitions, are counted as damage. Nothing panics.
 //!
 //! How things are counted:
 //!
 //! - An allocation counts when it is recorded (it returned non-null); sizes are the requested ones.
 //! - A realloc arrives as a free and an allocation, and counts as one each.
-//! - The peak is the first strict maximum of live bytes. A site's share is what it held at that event.
-//! - A block is temporary when its own thread frees it while it is still that thread's latest allocation. The free
-//!   half of a realloc, and a free that was not recorded, never make a block temporary.
-//! - Blocks that are live at the end are leaked. Blocks that were live when `exec` replaced the program are neither freed nor leaked.
-//!   If one trace has several processes, each leaks what it had not freed when it ended.
+//! - The peak is the first strict maximum of live bytes. A stack's share is what it held at that event.
+//! - A block is temporary when its own thread frees it while it is still that thread's latest allocation. The free half
+//!   of a realloc, and a free that was not recorded, never make a block temporary. KDE's files are counted by KDE's
+//!   rule.
+//! - Blocks that are live at the end are leaked. Blocks that were live when `exec` replaced the program are neither
+//!   freed nor leaked. If one trace has several processes, each leaks what it had not freed when it ended.
 #![forbid(unsafe_code)]
 
 mod code_class;

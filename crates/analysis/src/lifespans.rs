@@ -9,7 +9,7 @@ use format::Freed;
 pub(crate) struct Lifespans<'a> {
     span: Span,
     alloc_classes: &'a [KnownAllocClass],
-    /// The blocks that were freed at an age within the span.
+    /// The blocks that were freed, or ended by an `exec`, at an age within the span.
     pub(crate) bits: Bits,
 }
 
@@ -32,7 +32,7 @@ impl Sink for Lifespans<'_> {
         }
     }
 
-    /// The blocks of a program that was replaced lived until then.
+    /// The blocks of a program that was replaced by an `exec` lived until the `exec`.
     fn end_image(&mut self, now: &Now, live: &Live<Birth>) {
         live.each_from(0, |sequence, birth| {
             if self.span.contains(birth.age(now)) {

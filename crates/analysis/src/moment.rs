@@ -7,13 +7,13 @@ use std::fmt;
 pub enum When {
     /// Before the first event.
     Start,
-    /// Right after the event that made the total highest for the first time.
+    /// Right after the event at which the program's live bytes were highest for the first time.
     Peak,
     /// After the last event.
     End,
     /// Nanoseconds since the session's start. The point is after every event that is not later.
     Ns(u64),
-    /// A share of the runtime.
+    /// A share of the runtime, in per cent.
     Percent(f64),
 }
 

@@ -1,8 +1,8 @@
 //! Pairs the functions of two traces by name, and by file where the name is ambiguous (docs/decisions/0031).
 //!
-//! Receives: the tables of two traces. Returns: a number for each function, equal in both traces for the same function. Must hold: the order
-//! of the traces does not matter. Two files of one trace are never merged. The page has the same rule in
-//! `crates/web/page/src/work/pairing.ts`.
+//! Receives: the tables of two traces. Returns: a number for each function, equal in both traces for the same function.
+//! Must hold: the order of the traces does not matter. Two files of one trace are never merged. The page has the same
+//! rule in `crates/web/page/src/work/pairing.ts`.
 use crate::frame_names::Level;
 use crate::stack_table::{StackTable, StackTableLevel};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -28,7 +28,8 @@ impl<'a> Called<'a> {
         Called { function: text(level.function), file: text(level.file), module: text(level.module) }
     }
 
-    /// The name for code without a function name. All such code of a module is one, because addresses mean nothing in another build.
+    /// The name for code without a function name. All such code of a module is one, because addresses mean nothing in
+    /// another build.
     pub fn module_name(&self) -> &'a str {
         let module = self.module.unwrap_or("?");
         module.rsplit('/').next().unwrap_or(module)
@@ -271,7 +272,7 @@ mod tests {
         let new = after.map(|called| pairing.number(Side::After, called));
         let old = before.map(|called| pairing.number(Side::Before, called));
         assert_eq!([old[0], old[2], old[3]], [new[1], new[2], new[4]]);
-        assert_eq!(new[2], new[3], "a level without a line");
+        assert_eq!(new[2], new[3], "a level without a file");
         let all: BTreeSet<u32> = new.into_iter().chain(old).collect();
         assert_eq!(all.len(), 6, "one.c, two.c, three.c, only, libx.so, fresh: {new:?} {old:?}");
         assert_eq!(pairing.number(Side::After, Called::default()), NOTHING);

@@ -45,8 +45,8 @@ pub(crate) struct Stretch<'a> {
 }
 
 impl Stretch<'_> {
-    /// Walks from the beginning of the stretch to the last of the moments, and calls `at` at each. `walker` must be in the state of the
-    /// stretch's beginning. A moment that is not reached counts as the end of the stretch.
+    /// Walks from the beginning of the stretch to the last of the moments, and calls `at` at each. `walker` must be in
+    /// the state of the stretch's beginning. A moment that is not reached counts as the end of the stretch.
     pub(crate) fn walk<S: Sink>(
         self,
         walker: &mut Walker<S>,
@@ -70,7 +70,7 @@ impl Stretch<'_> {
             while let Some(moment) = moments.get(next) {
                 walker.time_limit = moment.time_limit();
                 let limit = moment.event_limit().saturating_sub(base);
-                // A moment may already be in the past when its turn comes. It is then the current state.
+                // A moment may already be in the past when its turn comes. Then `at` gets the current state.
                 let is_over = walker.now.time_ns > walker.time_limit;
                 entered = entered || !is_over && walker.enter(events.start());
                 match if entered && !is_over { events.walk(walker, limit) } else { Ok(Walked::Stopped) } {

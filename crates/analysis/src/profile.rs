@@ -15,14 +15,14 @@ pub struct Range {
 }
 
 impl Range {
-    /// The end of a slice. All `slices` have the same length.
+    /// The end of a slice, from 1; slice 0 ends where the range begins. All `slices` have the same length.
     pub(crate) fn slice_end(&self, slice: usize, slices: usize) -> u64 {
         let length = (self.to_ns - self.from_ns) as u128;
         self.from_ns + (length * slice as u128 / slices as u128) as u64
     }
 
-    /// The part of the range after the cut. Before the cut only surviving blocks are known, which always looks like growth, so verdicts do not
-    /// use that time.
+    /// The part of the range after the time `cut`, up to which events are folded. Before the cut only surviving blocks
+    /// are known, which always looks like growth, so verdicts do not use that time.
     pub(crate) fn after_cut(self, cut: Option<u64>) -> Self {
         match cut {
             Some(cut) if self.from_ns < cut => {

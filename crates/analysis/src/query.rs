@@ -1,7 +1,7 @@
 //! A question about a trace: which part of it, and how to look at it.
 //!
-//! `Query::set` takes its words one by one, as options of `print` or as parameters of the server's URLs. The table of words is in
-//! `query_words.rs`.
+//! `Query::set` takes its words one by one, as options of `print` or as parameters of the server's URLs. The table of
+//! words is in `query_words.rs`.
 use crate::code_class::CodeClass;
 use crate::costs::{Costs, to_signed};
 use crate::moment::When;
@@ -103,13 +103,13 @@ impl CodeClassSet {
 pub enum Compare {
     /// Another trace.
     File(String),
-    /// Another instant of the same one.
+    /// Another instant of the same trace.
     At(When),
-    /// Another range of the same one.
+    /// Another range of the same trace.
     Range(When, When),
 }
 
-/// What the bands of a timeline are.
+/// What timelines, sizes, verdicts and diffs group stacks by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// The innermost level in the user's own code.
@@ -137,7 +137,7 @@ pub struct Query {
     pub suppressions: bool,
     pub cost: Option<Cost>,
     pub compare: Option<Compare>,
-    /// The most rows of a list; 0: all.
+    /// The most rows of a list; 0: all, or the default of the view `summary`.
     pub limit: usize,
     /// The most levels of a tree; 0: all.
     pub depth: usize,
@@ -261,7 +261,8 @@ impl Query {
         self.cost.unwrap_or(if self.is_of_an_instant() { Cost::Live } else { Cost::Peak })
     }
 
-    /// The same query for the instant or range that `compare` names. `None` if there is no `compare`, or it names a file.
+    /// The same query for the instant or range that `compare` names. `None` if there is no `compare`, or it names a
+    /// file.
     pub fn base(&self) -> Option<Query> {
         let (at, from, to) = match self.compare {
             Some(Compare::At(when)) => (Some(when), None, None),

@@ -1,7 +1,7 @@
 //! The words of a query: what each looks like, what it means, which views heed it, and the function that reads it.
 //!
-//! The same words are options of `print` and parameters of the server's URLs. Must hold: a view refuses a word that it does not heed, and never
-//! ignores it (`view/support.rs`). docs/views.md shows this table; a test compares the two.
+//! The same words are options of `print` and parameters of the server's URLs. Must hold: a view refuses a word that it
+//! does not heed, and never ignores it (`view/support.rs`). docs/views.md shows this table; a test compares the two.
 use crate::code_class::CodeClass;
 use crate::moment::When;
 use crate::pattern::Pattern;
@@ -167,7 +167,7 @@ pub const WORDS: &[Word] = &[
     word(
         "limit",
         "number",
-        "the most rows of a list; 0 or absent: all",
+        "the most rows of a list; 0 or absent: all (`summary`: 20)",
         &[Summary, BottomUp, TopDown, Callers, Flame, Threads, Leaks, Diff],
         |query, value| {
             query.limit = number(value)?;
@@ -177,7 +177,7 @@ pub const WORDS: &[Word] = &[
     word(
         "depth",
         "number",
-        "the most levels below a root; 0 or absent: all",
+        "the most levels of a stack that are shown, the root included; 0 or absent: all",
         &[BottomUp, TopDown, Flame],
         |query, value| {
             query.depth = number(value)?;

@@ -69,14 +69,15 @@ impl Engine {
         Stretch { blocks, first: point.block, end: self.blocks }
     }
 
-    /// The folded parts that belong to a range. A range that does not begin with the session has none.
+    /// The folded parts that belong to a range: it begins with the session and does not end before the cut.
     fn folded_in(&self, range: &Range) -> impl Iterator<Item = &Folded> {
         let is_whole = !range.instant && self.moment(range.from) == Moment::START;
         let to_ns = range.to_ns;
         self.definitions.folded.iter().filter(move |part| is_whole && part.until_ns <= to_ns)
     }
 
-    /// The folded part that has the range's highest moment; `None` if the range's events reach more bytes. `counted`: how many they reach.
+    /// The folded part that has the range's highest moment; `None` if the range's events reach more bytes. `counted`:
+    /// the most bytes that the events reach.
     pub(crate) fn folded_peak_in(&self, range: &Range, counted: u64) -> Option<&Folded> {
         folds::peaking(self.folded_in(range), Peak { bytes: counted, ..Peak::default() })
     }
@@ -92,7 +93,7 @@ impl Engine {
         }
     }
 
-    /// What the groups held at a peak that lies in a folded part, where no event leads to.
+    /// What the groups held at a peak that lies in a folded part, which no walk over events can reach.
     pub(crate) fn at_folded_peak(&self, part: &Folded, counter: &Counter<'_>) -> (Vec<Costs>, Peak) {
         let mut costs = vec![Costs::default(); counter.groups.len()];
         folds::set_peak(part, &mut costs, |row| counter.group_of_row(row));
@@ -159,7 +160,8 @@ impl Engine {
         Counter::new(Cow::Borrowed(&self.definitions.alloc_classes), self.definitions.site_count(), None)
     }
 
-    /// Walks the two ends of a range that reaches from the slice `first` into the slice `last`, and to the peak if it is between them.
+    /// Walks the two ends of a range that reaches from the slice `first` into the slice `last`, and to the peak if it
+    /// is between them.
     fn parts(&self, blocks: &mut dyn Blocks, range: &Range, first: usize, last: usize) -> Result<Parts<'_>, Gone> {
         let point = |at: usize| &self.index.checkpoints[at];
         let mut head = point(first).walker(self.site_counter());

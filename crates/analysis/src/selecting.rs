@@ -42,7 +42,8 @@ impl Engine {
         Cow::Owned(self.definitions.alloc_classes.iter().map(by_size).collect())
     }
 
-    /// Blocks that only the events can tell apart; `None` if the query asks for no such thing.
+    /// The choice of blocks by thread and by lifetime, which only the events know; `None` if the query asks for
+    /// neither.
     pub(crate) fn selection(
         &self,
         blocks: &mut dyn Blocks,
@@ -54,8 +55,8 @@ impl Engine {
         Ok((!selection.threads.is_empty() || selection.blocks.is_some()).then_some(selection))
     }
 
-    /// The blocks whose lifetime, up to the end of the range, lies within the span. A lifetime is known only when the block is freed, which is
-    /// too late to count its allocation. So this is a walk of its own.
+    /// The blocks whose lifetime, up to the end of the range, lies within the span. A lifetime is known only when the
+    /// block is freed, which is too late to count its allocation. So this is a walk of its own.
     fn blocks_that_lived(&self, blocks: &mut dyn Blocks, span: Span, range: &Range) -> Result<Bits, Gone> {
         let moments = [self.moment(range.from), self.moment(range.to)];
         let point = self.start_for(moments[0]);

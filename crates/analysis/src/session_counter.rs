@@ -1,7 +1,8 @@
 //! The counts of a whole session, at the lowest possible cost: by allocation class, because an event names its
 //! allocation class.
 //!
-//! Must hold: an event touches one place in memory. Sums by stack are made at the end.
+//! Must hold: an event changes the counts of one allocation class, which are in one place in memory. Sums by stack are
+//! made at the end.
 use crate::costs::Costs;
 use crate::counter::Peak;
 use crate::definitions::Definitions;

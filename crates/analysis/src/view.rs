@@ -1,7 +1,7 @@
 //! Answers as JSON, for `print --json --view NAME` and the page's server. docs/views.md is the contract.
 //!
-//! Receives: an engine, the table of its stacks, its blocks, a query. Returns: JSON. Must hold: trees, flame graphs, callers and callees are
-//! sums over the same costs per stack, so they agree with each other to the last byte.
+//! Receives: an engine, the table of its stacks, its blocks, a query. Returns: JSON. Must hold: trees, flame graphs,
+//! callers and callees are sums over the same costs per stack, so they agree with each other to the last byte.
 mod bands;
 mod callers;
 mod diff;
@@ -179,7 +179,8 @@ fn write_suppressions(envelope: &mut Envelope<'_>, table: &StackTable, profile: 
     envelope.write(summary::SuppressionTable { suppressions }, note)
 }
 
-/// The profile of the other point or range of the same trace. Another trace has other stacks, so `compare=FILE` is refused.
+/// The profile of the other point or range of the same trace. Another trace has other stacks, so `compare=FILE` is
+/// refused.
 fn base_profile(trace: &mut Trace<'_>, query: &Query) -> Result<Option<Profile>, AnswerError> {
     if let Some(Compare::File(_)) = query.compare {
         return Err(
@@ -270,7 +271,7 @@ impl Serialize for Given<'_> {
     }
 }
 
-/// The first `limit` of a list; 0: all.
+/// Cuts a list to its first `limit` entries; 0 keeps all.
 fn cut<T>(list: &mut Vec<T>, limit: usize) {
     if limit > 0 {
         list.truncate(limit);

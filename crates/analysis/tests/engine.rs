@@ -45,7 +45,8 @@ fn random_query(rng: &mut Rng, trace: &Trace) -> Query {
     query
 }
 
-/// The sites that never allocated have no number in the engine; the others have them in order of their allocation classes.
+/// Compares the costs of each site and the time of the peak with the naive replay. The engine numbers sites in the
+/// order of their allocation classes, as `random_trace` does.
 fn compare(name: &str, engine: &Engine, trace: &Trace, query: &Query, context: &str) {
     let mut blocks = BlocksInMemory::new(trace.blocks.iter().cloned());
     let profile = engine.profile(&mut blocks, query).unwrap();

@@ -45,7 +45,7 @@ fn random_cut(rng: &mut Rng, trace: &Trace) -> Cut {
     let mut bytes = file(&trace.blocks);
     for _ in 0..1 + rng.u64(..3) {
         let places = blocks(&bytes);
-        // After the definitions. The last place is the end.
+        // The cut is at any block, or at the end of the file.
         let at = rng.usize(..places.len() + 1);
         let cut = places.get(at).map_or(bytes.len() as u64, |(place, _)| *place);
         bytes = folded(&bytes, cut);
@@ -210,7 +210,7 @@ fn a_trimmed_trace_begins_with_the_same_counts() {
     }
 }
 
-/// Merged alone, a folded trace has the same answers. Merged with a later run, it has the higher peak of the two.
+/// Merged alone, a folded trace has the same totals. Merged with a later run, it has the higher peak of the two.
 #[test]
 fn a_merged_trace_keeps_a_folded_peak() {
     for seed in 0..200 {

@@ -1,5 +1,6 @@
-//! Hostile blocks, for `HEAPTRACK_FUZZ_SECONDS` (default 2). A replay counts them or reports damage, and never panics. Its totals are the sums of
-//! its sites. Every view answers every query about them. A failure prints its seed, and `HEAPTRACK_FUZZ_SEED` runs that seed first.
+//! Hostile blocks, for `HEAPTRACK_FUZZ_SECONDS` (default 2). A replay counts them or reports damage, and never panics.
+//! Its totals are the sums of its sites. Every view answers every query about them. A failure prints its seed, and
+//! `HEAPTRACK_FUZZ_SEED` runs that seed first.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 #[path = "../../../fuzz/src/checks.rs"]
 mod checks;
@@ -13,7 +14,7 @@ use checks::check_blocks;
 use fastrand::Rng;
 use format::*;
 
-/// If `wild`, sizes and times may be as large as the format allows.
+/// If `wild`, sizes and times may be any 64-bit number. The format does not allow all of them.
 fn blocks(rng: &mut Rng, wild: bool) -> Vec<RawBlock> {
     let module = |instance, path: &str| Module { instance, path: path.into(), ..Module::default() };
     let mut blocks = vec![Module::to_block(&[module(1, "/a"), module(2, "/b"), module(3, "/a")])];

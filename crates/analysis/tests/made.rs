@@ -179,7 +179,8 @@ fn random_query(rng: &mut Rng, runtime_ns: u64) -> Query {
     query
 }
 
-/// One trace that is merged alone, or trimmed to its whole time, is the same trace, also if the program replaced itself.
+/// One trace that is merged alone, or trimmed to its whole time, has the same totals, of the session and of ranges,
+/// even if the program replaced itself.
 #[test]
 fn what_is_made_of_one_whole_trace_has_its_answers() {
     common::rounds(1000, |seed, mut rng| {
@@ -206,7 +207,8 @@ fn what_is_made_of_one_whole_trace_has_its_answers() {
     });
 }
 
-/// Runs that follow each other share no memory. The peak is the highest of their peaks, and at no time is more live than in one of them.
+/// Runs that follow each other are never live together: the peak is the highest of their peaks, and nothing is live
+/// between the first and the second run.
 #[test]
 fn runs_one_after_the_other_peak_as_the_highest_of_them() {
     common::rounds(300, |seed, mut rng| {
@@ -283,7 +285,8 @@ fn random_kde(rng: &mut Rng, is_raw: bool) -> String {
     text
 }
 
-/// The translation counts by KDE's rules while it reads the file, and the engine counts blocks. Both must have the same result.
+/// The translation counts by KDE's rules while it reads the file, and the engine counts blocks. Both must have the same
+/// totals.
 #[test]
 fn the_engine_counts_kdes_files_as_their_own_reader_does() {
     common::rounds(3000, |seed, mut rng| {

@@ -1,4 +1,4 @@
-//! Groups stacks by blamed level, for views that walk the events again.
+//! Groups stacks by blamed level, or by innermost level (`by=function`), for views that walk the events again.
 use super::Trace;
 use super::summary::blamed_node;
 use crate::counter::Counter;
@@ -11,13 +11,13 @@ use crate::stack_table::{NodeId, StackTable};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Groups of sites, one for each blamed level.
+/// Groups of sites, one for each blamed or innermost level.
 pub(crate) struct Bands {
     /// By site; `None` if the query's patterns leave the site out.
     of_site: Vec<Option<u32>>,
     /// The first node of each band.
     pub(crate) nodes: Vec<NodeId>,
-    /// A site of each band.
+    /// The first site of each band.
     pub(crate) sites: Vec<SiteId>,
 }
 
@@ -65,7 +65,8 @@ impl Bands {
     }
 }
 
-/// A counter for the blocks that the query asks for. `group` says in which group the blocks of a site and a size count; `None`: in none.
+/// A counter for the blocks that the query asks for. `group` returns the group in which the blocks of a site and a size
+/// count; `None` leaves them out.
 pub(crate) fn counter<'a>(
     trace: &mut Trace<'_>,
     query: &Query,

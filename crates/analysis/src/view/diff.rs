@@ -1,4 +1,5 @@
-//! What changed between two traces, or between two points of one, by function. Folders, addresses and lines do not matter.
+//! What changed between two traces, or between two points or ranges of one, by function. Lines do not matter, and
+//! between two traces addresses do not matter, and folders only where a name alone is ambiguous.
 use super::flame::label;
 use super::keys::{Keys, NOTHING};
 use super::summary::blamed_node;
@@ -22,7 +23,7 @@ pub enum State {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FunctionDiff {
-    /// `None` for code without a name. All such code of a module is one row.
+    /// `None` for code without a name. Between two traces, all such code of a module is one row.
     pub function: Option<String>,
     pub short: String,
     pub module: Option<String>,
@@ -44,7 +45,7 @@ pub(crate) struct Diff {
 
 /// What makes two functions the same.
 enum Same<'a> {
-    /// Two points of one trace. Functions are the same if they are the same in its other views.
+    /// Two points or ranges of one trace. Functions are the same if they are the same in the trace's other views.
     OfOne(Keys),
     OfTwo(&'a Pairing<'a>),
 }
@@ -168,7 +169,8 @@ pub fn functions(
     rows(after, before, &Same::OfTwo(pairing), query, cost)
 }
 
-/// The functions of two points of one trace. Functions are the same if they are the same in its other views.
+/// The functions of two points or ranges of one trace. Functions are the same if they are the same in the trace's other
+/// views.
 pub fn functions_of_one(
     after: &Profile,
     before: &Profile,

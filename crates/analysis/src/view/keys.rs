@@ -30,7 +30,8 @@ enum Same<'a> {
 
 impl Keys {
     pub(crate) fn new(table: &StackTable, query: &Query) -> Keys {
-        // JIT code has no module. In this row it looks like a stack of which no level is shown, so both are one row.
+        // JIT code has no module. If levels are merged by module, its row looks like that of a stack of which no level
+        // is shown, so both are one row.
         let mut known: HashMap<Same<'_>, Key> = HashMap::from([(Same::Module(None), NOTHING)]);
         let mut keys = Keys {
             merge: query.merge,

@@ -1,4 +1,5 @@
-//! A verdict about each place that holds blocks at the end of the range: whether it looks like a leak, and why. docs/analysis.md has the rules.
+//! A verdict about each place that holds blocks at the end of the range: whether it looks like a leak, and why.
+//! docs/analysis.md has the rules.
 use super::Trace;
 use super::bands::{Bands, counter};
 use super::keys::Row;
@@ -14,11 +15,11 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 pub enum Verdict {
     /// Holds more and more blocks, up to the end.
     Grows,
-    /// Reached a level and stays there, as a cache does.
+    /// Reached a number of blocks and stays there, as a cache does.
     Bounded,
     /// Allocated within a short time, such as start-up, and never again.
     Once,
-    /// Freed, but only when the program ended.
+    /// Freed, but only at the end of the range, as programs do when they exit.
     Exit,
     /// All blocks are young, so they were probably in use when the range ended.
     Tail,
@@ -273,7 +274,7 @@ fn verdict(facts: &Facts) -> Option<(Verdict, String)> {
     Some(growth(facts))
 }
 
-/// Decides between growth that goes on and a level that was reached.
+/// Decides between `Grows` and `Bounded`.
 fn growth(facts: &Facts) -> (Verdict, String) {
     let window = &facts.blocks[facts.window()..];
     let at = |quarter: usize| window[(window.len() * quarter / 4).saturating_sub(1).min(window.len() - 1)];

@@ -16,7 +16,7 @@ impl<I: Iterator<Item = T>, T: Serialize, F: Fn() -> I> Serialize for List<F> {
     }
 }
 
-/// A map of lists.
+/// A map of two texts that is computed while it is written.
 struct Map<F>(F);
 
 macro_rules! columns {

@@ -1,4 +1,4 @@
-//! The first page: the recorded program, the totals, and the code to blame for most of them.
+//! The view `summary`: the recorded program, its totals, and the code to blame for most of the costs.
 use super::Trace;
 use super::keys::Row;
 use super::sum::Sum;
@@ -65,7 +65,7 @@ pub(crate) struct Summary<'a> {
     query: &'a Query,
 }
 
-/// Rows of each list.
+/// The most rows of each list if the query has no `limit`.
 const ROWS: usize = 20;
 
 impl<'a> Summary<'a> {
@@ -203,7 +203,7 @@ impl Serialize for BlamedRow<'_> {
 pub struct SuppressionRow {
     pub pattern: String,
     pub source: &'static str,
-    /// Stacks with something live.
+    /// The number of matching stacks that have live blocks.
     pub matches: u64,
     pub leaked_bytes: u64,
     pub leaked_allocations: u64,
@@ -214,7 +214,7 @@ pub(crate) struct SuppressionTable {
     pub(crate) suppressions: Vec<SuppressionRow>,
 }
 
-/// The suppressions that match anything, in their order.
+/// The suppressions that match a stack with live blocks, in their order.
 pub fn suppression_rows(profile: &Profile, table: &StackTable) -> Vec<SuppressionRow> {
     let mut rows: Vec<SuppressionRow> = table
         .suppressions

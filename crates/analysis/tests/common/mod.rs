@@ -32,7 +32,7 @@ pub struct Trace {
 
 const TICK: u64 = 100_000;
 
-/// A trace of `steps` random events.
+/// A trace of `steps` random steps, most of which are events.
 pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
     let sites = 1 + rng.usize(..12);
     let mut stacks = StackEncoder::new();
@@ -123,7 +123,7 @@ pub struct Naive {
 }
 
 impl Trace {
-    /// The number of entries of `events` before a point. The end of an image belongs to the event before it.
+    /// The number of entries of `events` before a point.
     fn place(&self, when: When, peak: usize) -> usize {
         let time = |ns: u64| self.events.iter().take_while(|event| event.time_ns <= ns).count();
         match when {
@@ -171,7 +171,7 @@ impl Trace {
         at
     }
 
-    /// The time at which each block was freed before `end`, by sequence number.
+    /// The time at which each block was freed, or ended with its image, before `end`, by sequence number.
     fn deaths(&self, end: usize) -> HashMap<u64, u64> {
         let mut live = Vec::new();
         let mut deaths = HashMap::new();
