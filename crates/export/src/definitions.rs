@@ -5,7 +5,7 @@
 use format::{AllocClass, Block, BlockKind, Frame, Module, RssSample, Session, Source, StackNode, Summary, Symbols};
 use std::collections::{BTreeMap, HashMap};
 
-/// Kinds that are not needed here.
+/// Kinds of large blocks that are not needed here.
 const SKIPPED: &[BlockKind] = &[BlockKind::Events, BlockKind::Checkpoint];
 /// The most lost definitions for which placeholders are made. A file that claims more of them is invalid.
 const HOLES: usize = 1 << 22;
@@ -13,7 +13,8 @@ const LOST_NODE: StackNode = StackNode { parent: 0, frame: Frame::LOST };
 /// An allocation class whose definition was lost.
 pub(crate) const LOST_ALLOC_CLASS: AllocClass = AllocClass { size: u64::MAX, stack: 0 };
 
-/// A function at an address. The numbers are indexes of `Definitions::strings`.
+/// A function at an address. `function` and `file` are indexes of `Definitions::strings`. `line` is 0 if it is not
+/// known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NamedLocation {
     pub(crate) function: Option<u32>,
@@ -122,8 +123,8 @@ impl Definitions {
     }
 }
 
-/// Puts `new` at `first`, with placeholders for missing entries. Drops entries that overlap earlier ones or are too far
-/// away.
+/// Puts `new` at `first`, with placeholders for missing entries. Drops all of `new` if it overlaps earlier entries or
+/// if too many entries are missing.
 fn extend<T: Copy>(list: &mut Vec<T>, first: usize, new: Vec<T>, lost: T, holes: &mut usize) {
     let Some(gap) = first.checked_sub(list.len()).filter(|gap| *gap <= HOLES - *holes) else { return };
     *holes += gap;

@@ -1,8 +1,8 @@
 //! Folded stacks: lines `outermost;...;innermost cost`, as flame graph tools read them.
 //!
 //! Receives: a report and a cost. Returns: rows, and lines of them. Must hold: rows with the same levels are one; a
-//! level contains no `;` and no line feed; costs of zero have no row. Levels outside of `main` are left out, because
-//! they are the same in all programs.
+//! level contains no `;` and no line feed; costs of zero have no row. The callers of `main` and of other start
+//! functions are left out, because they are the same in all programs.
 use analysis::{Costs, Level, Report};
 use format::{Frame, KdeFileKind};
 use std::collections::HashMap;
@@ -23,13 +23,13 @@ pub fn rows(report: &Report, cost: impl Fn(&Costs) -> u64) -> Vec<Row> {
     rows_of(report, cost, |levels| levels.collect())
 }
 
-/// The same with the levels that `shown` keeps of each stack. It receives them innermost first.
+/// Like `rows`, with the levels that `shown` returns for each stack. `shown` receives all levels, innermost first.
 pub fn rows_of<'a>(
     report: &'a Report,
     cost: impl Fn(&Costs) -> u64,
     shown: impl Fn(&mut dyn Iterator<Item = Level<'a>>) -> Vec<Level<'a>>,
 ) -> Vec<Row> {
-    // Such a file contains addresses in memory, not offsets in a module.
+    // A file of KDE's that is not raw contains addresses in memory, not offsets in a module.
     let is_absolute = matches!(report.session.kde(), Some(KdeFileKind::Interpreted | KdeFileKind::Old));
     let mut rows: Vec<Row> = Vec::new();
     let mut known: HashMap<Vec<String>, usize> = HashMap::new();
@@ -77,7 +77,7 @@ fn levels<'a>(
     levels
 }
 
-/// `function (file)`, or an address if there is no name.
+/// Returns `function (file)`. If there is no name, an address or `module+offset` replaces it.
 fn name(level: &Level<'_>, is_absolute: bool) -> String {
     let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let function = match (level.function, level.module) {

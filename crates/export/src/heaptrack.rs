@@ -22,15 +22,15 @@ use std::io::Write;
 const VERSION: &[u64] = &[0x1_0300, 3];
 const NONE: u32 = u32::MAX;
 const MS: u64 = 1_000_000;
-/// The interval at which KDE's recorder writes the time.
+/// The interval at which KDE's recorder writes the time. Without a memory sample, we do not write it more often.
 const EVERY_MS: u64 = 10;
 const BUFFER: usize = 64 << 10;
 
-/// What KDE's format cannot express, or expresses in another way.
+/// The number of allocations that were written, and what KDE's format cannot express or expresses in another way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     pub allocations: u64,
-    /// Blocks that were live at an `exec`: they are freed there.
+    /// Blocks that were live at an `exec`. KDE's format has no exec, so they are freed there.
     pub ended_by_exec: u64,
     /// Blocks that a process of a merged trace leaked. KDE's format has one process, so they are freed when theirs
     /// ended.
@@ -185,7 +185,7 @@ impl<'a> Writer<'a> {
         Some(number)
     }
 
-    /// Writes the nodes of the stack that are new, outermost first.
+    /// Writes the nodes of the stack that are not written yet, outermost first. Returns KDE's number of the stack.
     fn trace(&mut self, stack: u32) -> u32 {
         let mut new = Vec::new();
         let mut parent = 0;

@@ -2,7 +2,7 @@
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// ` 1f`
+/// Writes a space and the number, such as ` 1f`.
 #[inline]
 pub(crate) fn put(out: &mut Vec<u8>, number: u64) {
     let digits = (64 - (number | 1).leading_zeros() as usize).div_ceil(4);
@@ -12,7 +12,7 @@ pub(crate) fn put(out: &mut Vec<u8>, number: u64) {
     }
 }
 
-/// `t 1 0`, with its line feed.
+/// Writes a line, such as `t 1 0`, with its line feed.
 pub(crate) fn line(out: &mut Vec<u8>, letter: u8, numbers: &[u64]) {
     out.push(letter);
     for number in numbers {
@@ -21,7 +21,7 @@ pub(crate) fn line(out: &mut Vec<u8>, letter: u8, numbers: &[u64]) {
     out.push(b'\n');
 }
 
-/// Replaces line feeds, which would end the line.
+/// Replaces line feeds and carriage returns by spaces, because a line feed would end the line.
 pub(crate) fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }

@@ -1,7 +1,8 @@
 //! Traces in formats of other tools, one module per format.
 //!
-//! Receives: a trace, as blocks (`heaptrack`, `massif`) or as a report (`folded`, `svg`). Returns: bytes, to any
-//! writer. Must hold: no number changes; names that would break a format are escaped, never left out.
+//! Receives: a trace, as blocks (`heaptrack`, `massif`) or as a report (`massif`, `folded`; `svg` takes the rows of
+//! `folded`). Returns: bytes, to any writer. Must hold: no number changes; characters of a name that would break a
+//! format are escaped or replaced, and the name is never left out.
 #![forbid(unsafe_code)]
 
 mod definitions;

@@ -1,8 +1,9 @@
 //! Massif's output file, as `ms_print` and massif-visualizer read it.
 //!
 //! Receives: a trace, several times, and its report (for names). Returns: text. The session is cut into slices of equal
-//! time. A snapshot shows the heap at the highest moment of its slice, so the peak is among them. Must hold: a node's
-//! bytes are the sum of its children's; no line contains a `#`, which starts a comment for `ms_print`.
+//! time. A snapshot shows the heap at the highest moment of its slice, so the peak is among them. Must hold: a node has
+//! the bytes of its children and of the stacks that end at it; no name contains a `#`, which starts a comment for
+//! `ms_print`.
 //!
 //! ```text
 //! snapshot=3 · time=120 (ms) · mem_heap_B=4096 · heap_tree=detailed
@@ -24,9 +25,9 @@ const MS: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Nodes below this percentage of their snapshot are summed up.
+    /// Nodes with fewer bytes than this percentage of their snapshot are summed up.
     pub threshold: f64,
-    /// Every nth snapshot has a tree; 0 means only the highest one.
+    /// Every nth snapshot has a tree, and the highest and the last one have one, too. 0 means only the highest one.
     pub detailed_every: usize,
     pub snapshots: usize,
 }
@@ -213,7 +214,7 @@ fn below(out: &mut dyn Write, (depth, bytes, places): (usize, u64, usize), thres
     writeln!(out, "{:depth$}n0: {bytes} in {places} {noun}, all below massif's threshold ({threshold:.2}%)", "")
 }
 
-/// `0x1139: foo (a.c:3)`
+/// Returns the text of a level, such as `0x1139: foo (a.c:3)`.
 fn label(level: &Level<'_>) -> String {
     let offset = level.frame.offset();
     let function = match level.frame {

@@ -12,11 +12,11 @@ const WIDTH: f64 = 1200.0;
 const HEIGHT: f64 = 17.0;
 const MARGIN: f64 = 10.0;
 const TOP: f64 = 40.0;
-/// Narrower boxes are left out.
+/// Boxes that are narrower than this many pixels are left out.
 const NARROWEST: f64 = 0.3;
 /// The approximate width of a letter.
 const LETTER: f64 = 7.0;
-/// The most levels that are drawn, because of endless recursion.
+/// The most levels that are drawn. A stack may be deeper, if a function calls itself without end.
 const DEEPEST: usize = 2000;
 
 /// The title of a picture, and the unit of its costs.
@@ -97,7 +97,7 @@ struct Box<'a> {
     depth: usize,
 }
 
-/// The boxes that can be seen, and the number of levels.
+/// Returns the boxes that can be seen, and the depth of the deepest one. The root has depth 0.
 fn boxes<'a>(nodes: &[Node<'a>], total: u64, caption: Caption) -> (Vec<Box<'a>>, usize) {
     let mut boxes = Vec::new();
     let mut deepest = 0;
@@ -145,7 +145,7 @@ fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\n' => out.push('\n'),
-            // Characters that XML cannot contain at all.
+            // Control characters. XML cannot contain most of them at all.
             letter if letter.is_control() => drop(write!(out, "\\x{:02x}", letter as u32)),
             letter => out.push(letter),
         }

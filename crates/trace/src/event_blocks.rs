@@ -1,7 +1,7 @@
 //! Reads blocks of events a second time, for questions that need them.
 //!
-//! Receives: an open file and what the first pass remembered about its blocks. Returns: any block of events, by its number. Must hold: many
-//! readers can read the same file at once.
+//! Receives: an open file and what the first pass remembered about its blocks. Returns: any block of events, by its
+//! number. Must hold: many readers can read the same file at once.
 use crate::shared_file::SharedFile;
 use crate::trace_file::TraceFile;
 use analysis::Blocks;
@@ -15,7 +15,7 @@ pub(crate) enum EventBlocks {
     Places(Vec<u64>),
     /// KDE's files, when many questions are expected: the translated blocks.
     Memory(Arc<[RawBlock]>),
-    /// KDE's files, when few questions are expected: the file is translated again for each of them.
+    /// KDE's files, when few questions are expected: the file is translated again for each question.
     Stream,
 }
 

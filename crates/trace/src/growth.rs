@@ -1,7 +1,7 @@
 //! Follows a file that a recording still writes to.
 //!
-//! Receives: an open trace. Returns: what has happened to its file since the last look. Must hold: a recording is only believed to be over if its
-//! file is not locked, and has an end or has not grown for [`QUIET`].
+//! Receives: an open trace. Returns: what has happened to its file since the last look. Must hold: a recording is only
+//! believed to be over if its file is not locked, and has an end or has not grown for [`QUIET`].
 use crate::shared_file::SharedFile;
 use format::Reader;
 use std::fs::{File, Metadata};
@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A file without an end that has not grown for this long is no longer being written.
+/// A file without a trailer that has not grown for this long counts as no longer being written.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// What a look at a growing file found.
@@ -30,19 +30,20 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// Returns `None` if nothing more will be written to the file.
+    /// Returns `None` if nothing more is expected to be written to the file.
     pub(crate) fn new(reader: Reader<SharedFile>, file: &File, opened: &Metadata) -> Option<Self> {
         let is_live = is_locked(file) || !reader.finished() && is_recent(opened);
         is_live.then(|| Tail { reader, quiet_since: Instant::now() })
     }
 
-    /// `was_locked` must have been found out before the last read, because names may still be written after the end of the trace.
+    /// `was_locked` must have been found out before the last read, because names may still be written after the end of
+    /// the trace.
     pub(crate) fn is_over(&self, was_locked: bool) -> bool {
         !was_locked && (self.reader.finished() || self.quiet_since.elapsed() > QUIET)
     }
 }
 
-/// True while a recorder holds its lock on the file.
+/// True while a recorder holds its lock on the file, or if the lock cannot be tested.
 pub(crate) fn is_locked(file: &File) -> bool {
     match file.try_lock_shared() {
         Ok(()) => {

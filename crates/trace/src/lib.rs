@@ -1,11 +1,12 @@
-//! Opens a trace and answers questions about it: the one way in which all commands and the server of the page read a file.
+//! Opens a trace and answers questions about it: the one way in which all commands and the server of the page read a
+//! file.
 //!
-//! Receives: the path of a trace that this heaptrack or KDE's heaptrack wrote, finished or still growing. Returns: an [`OpenTrace`], which
-//! has counted the whole session and can be asked for any part of it. Must hold:
+//! Receives: the path of a trace that this heaptrack or KDE's heaptrack wrote, finished or still growing. Returns: an
+//! [`OpenTrace`], which has counted the whole session and can be asked for any part of it. Must hold:
 //!
 //! - A file that is renamed, deleted or replaced after it was opened stays the file that was opened.
 //! - A damaged or unfinished file opens. [`OpenTrace::damage`] and [`OpenTrace::is_complete`] say what is missing.
-//! - Only a file that is no trace at all is an error.
+//! - Only a file that cannot be read, is no trace at all, or has a newer format is an error.
 //!
 //! ```
 //! use analysis::{CodeClasses, Query, Suppressions, View};

@@ -53,8 +53,8 @@ impl OpenOptions {
         OpenOptions { is_followed, ..self }
     }
 
-    /// Opens a path and counts the trace. `progress` receives the position in the file and the file's size, after each block. A file of
-    /// KDE's heaptrack reports no progress, because it has no positions.
+    /// Opens a path and counts the trace. `progress` receives the position in the file and the file's size, after each
+    /// block. A file of KDE's heaptrack reports no progress, because it has no positions.
     pub fn open(self, path: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<OpenTrace, Error> {
         self.open_file(TraceFile::open(path)?, progress)
     }
@@ -138,7 +138,7 @@ impl OpenTrace {
         self.tail.is_some()
     }
 
-    /// True if everything that happened is in the trace: it was finished, and no event is lost or damaged.
+    /// True if all events of the session are in the trace: the file was finished, and no event is lost or damaged.
     pub fn is_complete(&self) -> bool {
         self.engine.definitions().is_complete()
             && self.is_finished
@@ -166,7 +166,7 @@ impl OpenTrace {
         EventBlockReader::new(&self.file, &self.events)
     }
 
-    /// The table of all stacks, with the class of each frame and the stacks whose leaks are known.
+    /// The table of all stacks, with the class of each level. `known` marks the stacks whose leaks are suppressed.
     pub fn table(&self, classes: &CodeClasses, known: Suppressions) -> StackTable {
         StackTable::new(self.engine.definitions(), classes, known)
     }
@@ -177,7 +177,8 @@ impl OpenTrace {
         self.engine.profile(&mut blocks, query).map_err(|gone| AskError::Answer(gone.into()))
     }
 
-    /// Writes a view as JSON. `base` is the trace that `compare` names in the query, if it names a file, and the table of its stacks.
+    /// Writes a view as JSON. `base` is the trace that `compare` names in the query, if it names a file, and the table
+    /// of its stacks.
     pub fn answer(
         &self,
         view: View,
@@ -201,7 +202,8 @@ impl OpenTrace {
         view::Trace { engine: &self.engine, table, blocks, complete: self.is_complete() }
     }
 
-    /// The costs of the whole session by stack, which need no second pass, and the file, for callers that also want its events.
+    /// The costs of the whole session by stack, which need no second pass, and the file, for callers that also want its
+    /// events. The report of a trace that was opened with [`OpenOptions::indexed`] has no costs by stack.
     pub fn into_report(self) -> (Report, TraceFile) {
         (self.engine.into_report(), self.file)
     }

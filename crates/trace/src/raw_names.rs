@@ -1,7 +1,7 @@
 //! Function names for raw files of KDE's heaptrack, which have neither names nor build-ids.
 //!
-//! Receives: the blocks of a raw file. Returns: blocks with symbols, from the object files that its modules name. Must hold: a file that
-//! was changed after the trace was written is not taken for the file that ran.
+//! Receives: the blocks of a raw file. Returns: blocks with symbols, from the object files that its modules name. Must
+//! hold: a file that was changed after the trace was written is not taken for the file that ran.
 use format::{Error, Module, RawBlock, Source};
 use object::Object;
 use object::read::ReadCache;
@@ -47,7 +47,8 @@ impl ModuleFiles {
         ModuleFiles { search: Search { started_unix_ns: written, ..search }, build_ids: HashMap::new() }
     }
 
-    /// Sets the build-id of a module that has none to the build-id of its file.
+    /// Sets the build-id of a module that has none to the build-id of its file, unless the file is newer than the
+    /// trace.
     pub fn identify(&mut self, module: &mut Module) {
         let path = Path::new(&module.path);
         if !module.build_id.is_empty() || !path.is_absolute() {

@@ -1,7 +1,8 @@
 //! Unpacks the blocks of a file on one thread while another thread counts them.
 //!
-//! Receives: a reader at its beginning. Returns: the same reader at the end of the file, after every block was handed to the caller in the
-//! order of the file. Must hold: at most `AHEAD` unpacked blocks wait, so memory does not grow with the file.
+//! Receives: a reader at its beginning. Returns: the same reader at the end of the file, after every block was handed
+//! to the caller in the order of the file. Must hold: at most `AHEAD` unpacked blocks wait, so memory does not grow
+//! with the file.
 use crate::shared_file::SharedFile;
 use format::{BlockKind, Error, Flat, RawBlock, Reader};
 use std::io;
@@ -10,7 +11,8 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 /// The number of blocks that may wait between the two threads.
 const AHEAD: usize = 4;
 
-/// A larger block of events is not decoded ahead, because that takes up to twelve times its memory. No recording has such a block.
+/// A larger block of events is not decoded ahead, because that takes up to twelve times its memory. No recording has
+/// such a block.
 const FLAT_LIMIT: usize = 2 << 20;
 
 /// What the unpacking thread hands over.
@@ -29,7 +31,7 @@ impl Part {
     }
 }
 
-/// Calls `each` with the position and the content of every block.
+/// Calls `each` with the position and the content of every block. Returns the reader at the end of the file.
 pub(crate) fn read_ahead(
     reader: Reader<SharedFile>,
     mut each: impl FnMut(u64, &Part),

@@ -1,7 +1,8 @@
 //! A trace as a file: its blocks, from the first to the last, as often as the caller wants them.
 //!
-//! Receives: a path. Returns: [`Source`]s, which give the same kinds of blocks for every kind of file. Must hold: every source of one
-//! [`TraceFile`] reads the same file, although a recording with `--max-size` may put a shorter file in its place.
+//! Receives: a path. Returns: [`Source`]s, which return the same kinds of blocks for every kind of file. Must hold:
+//! every source of one [`TraceFile`] reads the same file, although a recording with `--max-size` may put a shorter file
+//! in its place.
 use crate::raw_names;
 use format::{BlockKind, Domain, Error, RawBlock, Source};
 use std::fs::{File, Metadata};
@@ -22,7 +23,8 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// Opens a file and reads its header. A raw file of KDE's heaptrack is read to its end, to look up its function names.
+    /// Opens a file and reads its header. A raw file of KDE's heaptrack is read to its end, to look up its function
+    /// names.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         check_kind(&std::fs::metadata(path)?)?;
@@ -73,7 +75,7 @@ impl TraceFile {
     }
 }
 
-/// A pipe or a device could block for ever, so it is refused before it is opened.
+/// Refuses everything but a regular file, before it is opened. A pipe or a device could block for ever.
 fn check_kind(metadata: &Metadata) -> Result<(), Error> {
     if metadata.is_dir() {
         return Err(Error::Folder);
@@ -81,7 +83,8 @@ fn check_kind(metadata: &Metadata) -> Result<(), Error> {
     if metadata.is_file() { Ok(()) } else { Err(Error::NotAFile) }
 }
 
-/// Opens a file without looking up names that it does not have. Functions get short names, also in files that have only long ones.
+/// Opens a file without looking up names that it does not have. Functions get short names, also in files that have only
+/// long ones.
 pub fn open_without_names(path: impl AsRef<Path>) -> Result<Source, Error> {
     Source::open_shortened(path, symbols::shorten)
 }
