@@ -238,13 +238,13 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// Starts the range of `selected`.
+    /// Starts the range of `selected`: its peak is what is live now.
     pub(crate) const fn begin_selection(&mut self, time_ns: u64) {
         self.selected.peak_bytes = self.selected.live_bytes;
         self.selected.peak_time_ns = time_ns;
     }
 
-    /// Starts the range.
+    /// Starts the range: all costs are 0, except those of the blocks that are live now.
     pub(crate) fn begin(&mut self, now: &Now, time_ns: u64) {
         for group in &mut self.groups {
             let Costs { live_bytes, live_allocations, .. } = group.costs;

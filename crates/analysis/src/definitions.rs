@@ -203,7 +203,7 @@ impl Definitions {
         self.frames(stack).flat_map(|frame| self.levels_of(frame))
     }
 
-    /// The levels without the allocator's own functions at the top, such as `operator new`.
+    /// The levels without the allocator's own functions at the innermost end, such as `operator new`.
     pub fn levels(&self, stack: u32) -> impl Iterator<Item = Level<'_>> {
         self.all_levels(stack).skip_while(Level::is_allocator)
     }

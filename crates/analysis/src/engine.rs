@@ -61,7 +61,7 @@ impl Engine {
         }
     }
 
-    /// The next block of the file.
+    /// Adds the next block of the file.
     pub fn add(&mut self, block: &RawBlock) {
         let result = block.decode().and_then(|decoded| match decoded {
             Block::Events(mut events) => self.add_events(&mut events),
@@ -75,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// The next block of the file, if it is a block of events that has been decoded already.
+    /// Adds the next block of the file, which is a block of events that has been decoded already.
     pub fn add_flat(&mut self, flat: &Flat) {
         self.count_missing(flat.start().sequence);
         let result = self.counter.count_flat(flat);

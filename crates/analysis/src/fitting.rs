@@ -83,7 +83,7 @@ fn is_late(when: When, engine: &Engine) -> bool {
     matches!(when, When::Ns(ns) if ns > engine.runtime_ns())
 }
 
-/// A time for people.
+/// Returns a time as a text for people, in milliseconds if it is shorter than a second.
 pub(crate) fn seconds(ns: u64) -> String {
     match ns {
         0..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),

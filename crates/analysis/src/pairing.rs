@@ -28,8 +28,8 @@ impl<'a> Called<'a> {
         Called { function: text(level.function), file: text(level.file), module: text(level.module) }
     }
 
-    /// The name for code without a function name. All such code of a module is one, because addresses mean nothing in
-    /// another build.
+    /// The name for code without a function name. All such code of a module counts as one function, because addresses
+    /// mean nothing in another build.
     pub fn module_name(&self) -> &'a str {
         let module = self.module.unwrap_or("?");
         module.rsplit('/').next().unwrap_or(module)

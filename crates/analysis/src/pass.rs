@@ -9,7 +9,7 @@ pub trait Blocks {
     fn events(&mut self, number: usize) -> Option<&RawBlock>;
 }
 
-/// The blocks of a trace in memory.
+/// The blocks of events of a trace, in memory.
 #[derive(Clone, Debug, Default)]
 pub struct BlocksInMemory(Vec<RawBlock>);
 
@@ -37,7 +37,7 @@ impl std::fmt::Display for Gone {
 
 impl std::error::Error for Gone {}
 
-/// The blocks `first..end` of a trace.
+/// The blocks of events of a trace with the numbers `first..end`.
 pub(crate) struct Stretch<'a> {
     pub(crate) blocks: &'a mut dyn Blocks,
     pub(crate) first: usize,

@@ -3,7 +3,7 @@ use crate::costs::Costs;
 use crate::definitions::SiteId;
 use crate::moment::When;
 
-/// Between two points of a trace.
+/// The part of a trace between two points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
     pub from: When,

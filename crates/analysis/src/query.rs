@@ -139,7 +139,7 @@ pub struct Query {
     pub compare: Option<Compare>,
     /// The most rows of a list; 0: all, or the default of the view `summary`.
     pub limit: usize,
-    /// The most levels of a tree; 0: all.
+    /// The most levels of a stack that are shown; 0: all.
     pub depth: usize,
     /// The number of slices of a timeline.
     pub points: usize,

@@ -11,7 +11,7 @@ impl Replay {
         Self::default()
     }
 
-    /// The next block of the file.
+    /// Adds the next block of the file.
     pub fn add(&mut self, block: &RawBlock) {
         self.0.add(block);
     }

@@ -17,7 +17,7 @@ impl Chosen {
         self.0.as_ref().is_none_or(|chosen| chosen.get(site as usize).copied().unwrap_or(false))
     }
 
-    /// At least one site is chosen.
+    /// Whether at least one site is chosen.
     pub(crate) fn has_any(&self) -> bool {
         self.0.as_ref().is_none_or(|chosen| chosen.contains(&true))
     }

@@ -25,7 +25,7 @@ pub(crate) trait Sink {
     fn keep(&self, now: &Now, alloc_class: u32) -> Option<Self::Kept>;
     fn alloc(&mut self, _now: &Now, _alloc_class: u32, _kept: Self::Kept) {}
     fn free(&mut self, now: &Now, sequence: u64, kept: Self::Kept, how: Freed, temporary: bool);
-    /// An `exec` removed all blocks.
+    /// Called when an `exec` removes all blocks. `live` still has them.
     fn end_image(&mut self, now: &Now, live: &Live<Self::Kept>);
 }
 

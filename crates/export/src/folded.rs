@@ -1,6 +1,6 @@
 //! Folded stacks: lines `outermost;...;innermost cost`, as flame graph tools read them.
 //!
-//! Receives: a report and a cost. Returns: rows, and lines of them. Must hold: rows with the same levels are one; a
+//! Receives: a report and a cost. Returns: rows, and a line for each. Must hold: rows with the same levels are one; a
 //! level contains no `;` and no line feed; costs of zero have no row. The callers of `main` and of other start
 //! functions are left out, because they are the same in all programs.
 use analysis::{Costs, Level, Report};

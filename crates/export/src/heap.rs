@@ -62,7 +62,7 @@ impl Heap {
         }
     }
 
-    /// An `exec` removed all blocks.
+    /// Removes all blocks if the image differs from the current one, because an `exec` started it.
     fn image(&mut self, image: u32) {
         if image != self.image {
             self.image = image;

@@ -303,7 +303,8 @@ impl<'a> Writer<'a> {
         line(&mut self.text, b'R', &[bytes.div_ceil(page)]);
     }
 
-    /// An `exec` removed all blocks. KDE's format has no such event, so they are freed here.
+    /// Frees all blocks if the image differs from the current one. An `exec` removed them, and KDE's format has no
+    /// event for that.
     fn image(&mut self, image: u32) {
         if image == self.image {
             return;

@@ -43,7 +43,7 @@ block_kinds! {
     CustomEvents = 15,
     CustomCheckpoint = 16,
     CustomSummary = 17,
-    /// Only for a program that was attached to.
+    /// The size of the heap when we attached to the program.
     HeapAtAttach = 18,
     /// The sums of events that were removed to keep the file below its size limit.
     Folded = 19,

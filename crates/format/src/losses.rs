@@ -48,7 +48,7 @@ fn sentence(cause: &str, count: u64) -> String {
     }
 }
 
-/// 2714 as "2,714".
+/// Returns the number with separators: 2714 becomes "2,714".
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);

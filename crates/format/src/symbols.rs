@@ -46,7 +46,7 @@ pub struct Function {
     pub raw: u32,
     /// Demangled, whole.
     pub full: u32,
-    /// Demangled, without the arguments.
+    /// The short form of the demangled name, for example without parameters.
     pub short: u32,
 }
 

@@ -83,7 +83,7 @@ impl Tally {
         self.latest.remove(&thread);
     }
 
-    /// An `exec` removed all blocks.
+    /// Removes all blocks, because an `exec` started a new image.
     pub(crate) fn end_image(&mut self) {
         self.heap.free_all();
         self.latest.clear();

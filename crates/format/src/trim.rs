@@ -315,7 +315,7 @@ impl<W: Write> Trimmer<'_, W> {
         self.not_latest.retain(|thread, sequence| self.latest.get(thread) != Some(sequence));
     }
 
-    /// An `exec` removed all blocks.
+    /// Starts a new image, if it differs from the current one. An `exec` removed all blocks.
     fn set_image(&mut self, image: u32) {
         if image == self.image {
             return;

@@ -307,7 +307,7 @@ fn read_in(bytes: &[u8], set: impl Fn(&mut Reader<&[u8]>)) -> (Vec<RawBlock>, bo
 #[test]
 fn each_domain_is_a_whole_trace() {
     let malloc = small_blocks();
-    // The same again as blocks of the custom domain, without the shared kinds.
+    // The same blocks again, as blocks of the custom domain and without the shared kinds.
     let custom: Vec<RawBlock> =
         malloc.iter().map(|block| block.clone().of(Domain::Custom)).filter(|block| block.kind.is_custom()).collect();
     assert_eq!(custom.len(), 4);

@@ -25,7 +25,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// A name that needs no demangling.
+    /// The three forms of a name that needs no demangling.
     pub fn plain(text: &str) -> Self {
         Name { raw: text.to_owned(), full: text.to_owned(), short: text.to_owned() }
     }

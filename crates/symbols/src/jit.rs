@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// No real program writes a larger file.
+/// No real program writes a larger file. The rest is not read.
 const MOST_BYTES: u64 = 1 << 30;
 const MOST_CODES: usize = 4 << 20;
 const STEP: usize = 1 << 20;
@@ -22,7 +22,7 @@ const DUMP_LOAD: u32 = 0;
 const DUMP_MOVE: u32 = 1;
 const DUMP_DEBUG: u32 = 2;
 
-/// One function.
+/// One function that a JIT compiler made, without its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     pub size: u64,

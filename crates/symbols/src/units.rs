@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// No real file has more ranges.
+/// No real file has more ranges. Further ones are ignored.
 const MOST_RANGES: usize = 16 << 20;
 
 pub(crate) struct Unit<'f> {

@@ -10,7 +10,7 @@ pub(crate) struct SharedFile {
 }
 
 impl SharedFile {
-    /// At the beginning of the file.
+    /// A reader at the beginning of the file.
     pub(crate) const fn new(file: Arc<File>) -> Self {
         SharedFile { file, at: 0 }
     }

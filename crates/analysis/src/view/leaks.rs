@@ -190,7 +190,7 @@ impl Facts {
         self.allocated = group.allocation_times();
     }
 
-    /// A live block was allocated at this time.
+    /// Notes that a live block was allocated at this time.
     fn add_age_of(&mut self, born_ns: u64) {
         self.oldest_ns = Some(self.oldest_ns.map_or(born_ns, |oldest_ns| oldest_ns.min(born_ns)));
     }
@@ -218,7 +218,7 @@ impl Facts {
         ((self.to_ns - self.from_ns) as u128 * percent as u128 / 100) as u64
     }
 
-    /// The first look with a live block.
+    /// Returns the index of the first look with a live block.
     fn window(&self) -> usize {
         self.blocks.iter().position(|blocks| *blocks > 0).unwrap_or(0)
     }
@@ -316,7 +316,7 @@ fn per_second(bytes: i64) -> String {
     }
 }
 
-/// A time for people.
+/// Returns a time as a text for people.
 fn time(ns: u64) -> String {
     match ns {
         0..1_000_000 => format!("{:.1} ms", ns as f64 / 1e6),

@@ -116,7 +116,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Where a `Q` points to, and the position after it.
+    /// Returns the position that the `Q` here points to, and the position after the reference.
     fn back_reference(&self) -> Option<(usize, usize)> {
         let mut at = self.at + 1;
         let mut distance = 0usize;
@@ -273,7 +273,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The qualifiers of a method's `this`.
+    /// Parses the qualifiers of a method's `this`.
     fn modifiers(&mut self) -> Option<()> {
         loop {
             match self.peek() {
