@@ -1,4 +1,5 @@
-//! Measures how long questions about an open trace take: `ranges FILE [QUESTIONS]`. The ranges are random; the seed is printed.
+//! Measures how long questions about an open trace take: `ranges FILE [QUESTIONS]`. The ranges are random; the seed is
+//! printed.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 use analysis::{Blocks, Engine, Query};
 use format::{BlockKind, RawBlock, Reader};

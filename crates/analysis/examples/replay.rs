@@ -1,4 +1,5 @@
-//! Measures how many nanoseconds it takes to count an event, best of many runs: `replay FILE [TIMES]`. Unpacking is not measured.
+//! Measures how many nanoseconds it takes to count an event, best of many runs: `replay FILE [TIMES]`. Unpacking is not
+//! measured.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 use analysis::Engine;
 use format::{BlockKind, RawBlock, Reader};

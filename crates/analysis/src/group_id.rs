@@ -1,9 +1,10 @@
 //! Where the blocks of an allocation class are counted.
 //!
-//! Must hold: a group is a plain 32-bit number, because the counting loop reads one at every event. The two largest numbers are marks.
-//! No list of groups is that long, so a mark that is used as an index finds nothing.
+//! Must hold: a group is a plain 32-bit number, because the counting loop reads one at every event. The two largest
+//! numbers are marks. No list of groups is that long, so a mark that is used as an index finds nothing.
 
-/// The group that the blocks of an allocation class are counted in: their site, unless a view groups them by something else.
+/// The group that the blocks of an allocation class are counted in: their site, unless a view groups them by something
+/// else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GroupId(u32);
 

@@ -1,7 +1,8 @@
 //! The stacks of a trace for views: each text, each level and each node of the tree of levels is stored once.
 //!
-//! Receives: the definitions, the classes of code, and the suppressions. Returns: for each stack its innermost node, the node to blame and the
-//! matching suppression. Must hold: a parent comes before its children, so every walk from a leaf to the root ends.
+//! Receives: the definitions, the classes of code, and the suppressions. Returns: for each stack its innermost node,
+//! the node to blame and the matching suppression. Must hold: a parent comes before its children, so every walk from a
+//! leaf to the root ends.
 use crate::code_class::{CodeClass, CodeClasses};
 use crate::definitions::{Definitions, SiteId};
 use crate::frame_names::Level;

@@ -1,7 +1,8 @@
 //! Known leaks that are not reported, in the format of LeakSanitizer's suppressions.
 //!
-//! Receives: files of lines `leak:PATTERN`. Returns: the first pattern that matches a text. `*` stands for any characters, `^` and `$` are the
-//! ends of the text. A pattern without them matches anywhere. As with LeakSanitizer, the text may be a function, a file or a module.
+//! Receives: files of lines `leak:PATTERN`. Returns: the first pattern that matches a text. `*` stands for any
+//! characters, `^` and `$` are the ends of the text. A pattern without them matches anywhere. As with LeakSanitizer,
+//! the text may be a function, a file or a module.
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +43,10 @@ impl fmt::Display for BadSuppression {
     }
 }
 
-/// Blocks that libc and glib keep on purpose until the process ends: the loader's tables and scopes, name service modules, character set
-/// tables, the list of exit handlers, the time zone, glib's main context and thread record. Each was found in recordings of ordinary programs.
-/// The pools of libstdc++ and of interpreters are not here: they get a verdict (`once`) and are not hidden.
+/// Blocks that libc and glib keep on purpose until the process ends: the loader's tables and scopes, name service
+/// modules, character set tables, the list of exit handlers, the time zone, glib's main context and thread record. Each
+/// was found in recordings of ordinary programs. The pools of libstdc++ and of interpreters are not here: they get a
+/// verdict (`once`) and are not hidden.
 const BUILTIN: &str = "\
 leak:__nss_module_allocate
 leak:__gconv_read_conf

@@ -1,14 +1,15 @@
 //! Times and sizes as people type them: the one parser for every option and every word of a query.
 //!
-//! Receives: a number and an optional unit, as `1.5s` or `4Ki`. Returns: nanoseconds or bytes. Must hold: whole numbers are exact, however
-//! large they are.
+//! Receives: a number and an optional unit, as `1.5s` or `4Ki`. Returns: nanoseconds or bytes. Must hold: whole numbers
+//! are exact, however large they are.
 
 /// The end of a sentence about a text that [`parse_duration`] refuses.
 pub const NOT_A_DURATION: &str = "not a valid duration (examples: 30s, 5m, 1h)";
 /// The end of a sentence about a text that [`parse_size`] refuses.
 pub const NOT_A_SIZE: &str = "not a valid size (examples: 500M, 2G, 1.5GiB)";
 
-/// Returns nanoseconds. A number without a unit is seconds. A time that is too long for a `u64` becomes the longest one.
+/// Returns nanoseconds. A number without a unit is seconds. A time that is too long for a `u64` becomes the longest
+/// one.
 pub fn parse_duration(text: &str) -> Option<u64> {
     let (number, unit) = split(text);
     let unit: u64 = match unit {
@@ -27,8 +28,8 @@ pub fn parse_duration(text: &str) -> Option<u64> {
     }
 }
 
-/// Returns bytes. `k`, `M`, `G` and `T` are powers of 1000, `Ki`, `Mi`, `Gi` and `Ti` are powers of 1024. A `B` may follow. Letters may be small or
-/// large.
+/// Returns bytes. `k`, `M`, `G` and `T` are powers of 1000, `Ki`, `Mi`, `Gi` and `Ti` are powers of 1024. A `B` may
+/// follow. Letters may be small or large.
 pub fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split(text);
     let unit = unit.to_ascii_lowercase();

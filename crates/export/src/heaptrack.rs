@@ -17,8 +17,8 @@ use crate::{Error, Opener};
 use format::{BlockKind, Event, Events, Frame, IntMap, Module};
 use std::io::Write;
 
-/// The two numbers of the line `v`: a version of KDE's heaptrack that writes this format (1.3.0), and the number of the
-/// format.
+/// The two numbers of the line `v`: a version of KDE's heaptrack (1.3.0), because the line must have one, and the
+/// number of the format.
 const VERSION: &[u64] = &[0x1_0300, 3];
 const NONE: u32 = u32::MAX;
 const MS: u64 = 1_000_000;

@@ -40,7 +40,8 @@ pub enum Freed {
     /// The first half of a realloc. Its allocation follows, perhaps after other threads' events. `trim.rs` also writes
     /// this for a plain free that must not count as temporary; no allocation follows then.
     Realloc,
-    /// The call was not seen, but the address was allocated again.
+    /// The call was not seen, but the address was allocated again. In a merged trace also: the block ended with its
+    /// process (`gone.rs`).
     Implied,
 }
 

@@ -12,7 +12,7 @@ pub struct Module {
     pub image: u32,
     pub start: u64,
     pub end: u64,
-    /// Address in the target = bias + address in the file.
+    /// Address in the target = bias + virtual address in the ELF file.
     pub bias: u64,
     pub path: String,
     pub build_id: Vec<u8>,

@@ -5,7 +5,7 @@ use crate::{BlockKind, Malformed, RawBlock};
 /// A thread written again with the same `index` replaces the earlier one (for instance when its name became known).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// Numbered from 0 without gaps, in the order of the first event.
+    /// Numbered from 0 without gaps, in a recording in the order of the first event.
     pub index: u32,
     pub tid: u32,
     pub image: u32,

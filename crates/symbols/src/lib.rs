@@ -1,7 +1,7 @@
 //! Translates addresses to source code: function, file, line, and inlined frames.
 //!
-//! Receives: a module (a path, a build-id, perhaps a process that still runs) and offsets in it. Returns: frames, innermost first,
-//! and how well the module is known. Must hold:
+//! Receives: a module (a path, a build-id, perhaps a process that still runs) and offsets in it. Returns: frames,
+//! innermost first, and how well the module is known. Must hold:
 //!
 //! - No other crate opens debug files.
 //! - **Only the file that ran is used**: its build-id must be the recorded one. A file that does not fit is reported.

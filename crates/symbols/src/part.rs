@@ -5,7 +5,8 @@ use crate::section::Section;
 use gimli::{Error, LittleEndian, Reader, ReaderOffsetId};
 use std::borrow::Cow;
 
-/// `window` is the beginning of the range, as far as it is contiguous in memory. It may be empty although `left` is not 0.
+/// `window` is the beginning of the range, as far as it is contiguous in memory. It may be empty although `left` is not
+/// 0.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'f> {
     section: Option<&'f Section>,

@@ -1,7 +1,7 @@
 //! Compares our frames with those of `llvm-symbolizer`, on random addresses of real files.
 //!
-//! A thousand addresses for each file, ten thousand in a soak. At least 99.5 % must be equal in functions, files, lines and
-//! inlining, and each difference must be covered by a named rule.
+//! A thousand addresses for each file, ten thousand in a soak. At least 99.5 % must be equal in functions, files, lines
+//! and inlining, and each difference must be covered by a named rule.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 mod common;
 use common::*;

@@ -1,7 +1,7 @@
 //! Refuses a word of a query that a view does not heed. No word is ever ignored.
 //!
-//! Which views heed a word is in the table of words (`query_words.rs`). `heaptrack print` refuses options by the same table
-//! (`crates/cli/src/support.rs`).
+//! Which views heed a word is in the table of words (`query_words.rs`). `heaptrack print` refuses options by the same
+//! table (`crates/cli/src/support.rs`).
 use super::View;
 use crate::query::{BadQuery, By, Query};
 use crate::query_words::Word;

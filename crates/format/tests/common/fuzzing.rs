@@ -7,8 +7,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs rounds with random seeds for `HEAPTRACK_FUZZ_SECONDS`, or for `seconds` if that is not set. `HEAPTRACK_FUZZ_SEED` is the seed of a
-/// round that runs first. A round that panics fails the test with its seed.
+/// Runs rounds with random seeds for `HEAPTRACK_FUZZ_SECONDS`, or for `seconds` if that is not set.
+/// `HEAPTRACK_FUZZ_SEED` is the seed of a round that runs first. A round that panics fails the test with its seed.
 pub fn fuzz(seconds: u64, round: impl Fn(u64) + RefUnwindSafe) {
     if let Some(seed) = number("HEAPTRACK_FUZZ_SEED") {
         round(seed);
