@@ -1,7 +1,7 @@
 //! Times and sizes as people type them: the one parser for every option and every word of a query.
 //!
 //! Receives: a number and an optional unit, as `1.5s` or `4Ki`. Returns: nanoseconds or bytes. Must hold: whole numbers
-//! are exact, however large they are.
+//! are exact, even those that a floating-point number cannot hold.
 
 /// The end of a sentence about a text that [`parse_duration`] refuses.
 pub const NOT_A_DURATION: &str = "not a valid duration (examples: 30s, 5m, 1h)";

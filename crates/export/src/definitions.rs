@@ -117,7 +117,7 @@ impl Definitions {
         next
     }
 
-    /// Returns the node of a stack; 0 has none.
+    /// Returns the node with this stack id. Id 0 has none.
     pub(crate) fn node(&self, stack: u32) -> Option<StackNode> {
         self.nodes.get((stack as usize).checked_sub(1)?).copied()
     }

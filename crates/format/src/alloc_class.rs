@@ -3,7 +3,7 @@ use crate::numbered::{Numbered, NumberedEncoder};
 use crate::wire::{Cursor, unzigzag};
 use crate::{BlockKind, Malformed};
 
-/// No allocation that succeeded was larger, because an address has 48 bits.
+/// No allocation that succeeded was larger, because an address has 48 bits. A larger size is refused.
 const MAX_SIZE: u64 = 1 << 48;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -59,7 +59,7 @@ impl Appender {
         self.writer.len() + self.writer.packed_len(block).unwrap_or(block.payload.len() as u64) + footer
     }
 
-    /// Writes a new index and trailer, if the file had them.
+    /// Writes a new index and trailer, if the file ever had a trailer.
     pub fn finish(self) -> io::Result<()> {
         let whole = self.writer.len();
         let file = self.writer.get_ref().try_clone()?;

@@ -18,7 +18,7 @@ impl Frame {
     pub const CUT: Frame = Frame(Self::MARKERS << 48 | 1);
 
     /// Inserted by readers if the definition of a frame was in a damaged part of the file. A recording never contains
-    /// it; a trace that was merged from damaged traces does.
+    /// it; a trace that was merged from damaged traces can.
     pub const LOST: Frame = Frame(Self::MARKERS << 48 | 2);
 
     pub const fn new(instance: u16, offset: u64, exact: bool) -> Self {

@@ -24,7 +24,7 @@ impl PeakTracker {
         self.live_bytes > self.peak_bytes
     }
 
-    /// Adds a block at a time. Returns true if this is a new peak.
+    /// Adds a block that was allocated at `time_ns`. Returns true if this is a new peak.
     #[inline(always)]
     pub const fn alloc_at(&mut self, size: u64, time_ns: u64) -> bool {
         let is_peak = self.alloc(size);

@@ -1,7 +1,8 @@
 //! Names of frames: the function at an address, its place in the source, and the functions that were inlined there.
 //!
 //! A file may have several Symbols blocks, anywhere after the modules that they refer to, also after the Summary and an
-//! Index (if a finished file got its names later). A later block replaces what an earlier one says about a frame.
+//! Index (if a finished file got its names later). A later block replaces what an earlier one says about a frame,
+//! unless the later one has no name for it.
 use crate::wire::{Cursor, put, put_bytes, unzigzag, zigzag};
 use crate::{BlockKind, IntMap, Malformed, RawBlock};
 use foldhash::HashMap;

@@ -30,7 +30,7 @@ pub(crate) struct Elf<'f> {
 /// Where a symbol table lies, and what its names and numbers refer to.
 pub(crate) struct SymbolSection {
     pub(crate) source: Rc<Source>,
-    /// Where it begins, and how many bytes it has.
+    /// The offset and the length in bytes of the symbol table, and (below) of its strings.
     pub(crate) symbols: (u64, u64),
     pub(crate) strings: (u64, u64),
     /// Whether a section contains code, by the number of the section.

@@ -65,7 +65,7 @@ impl Ranges {
         Ranges { list, ends }
     }
 
-    /// Returns the offsets of the units that have a range with this address, the range that begins last first.
+    /// Returns the offsets of the units that have a range that contains this address, the range that begins last first.
     fn find(&self, address: u64) -> Vec<usize> {
         let after = self.list.partition_point(|(range, _)| range.begin <= address);
         let mut found = Vec::new();
@@ -112,8 +112,8 @@ impl<'f> Units<'f> {
         UnitRef { dwarf: &self.dwarf, unit: &unit.unit }
     }
 
-    /// Calls `ask` with each unit that has a range with this address, the listed ones first, and returns the first
-    /// answer.
+    /// Calls `ask` with each unit that has a range that contains the address, the listed ones first, and returns the
+    /// first answer.
     pub(crate) fn find<T>(&self, address: u64, mut ask: impl FnMut(&Rc<Unit<'f>>) -> Option<T>) -> Option<T> {
         let mut ask_all = |ranges: &Ranges| {
             let units = ranges.find(address).into_iter();

@@ -54,8 +54,8 @@ fn a_stripped_program_says_that_it_has_no_names() {
     assert_eq!((state.state, frames), (SymbolState::Symbols, vec![]), "it has only exported symbols");
 }
 
-/// `.symtab` appends a version to the names of exported symbols. If symbols were removed from it, only `.dynsym` has
-/// all of them.
+/// `.symtab` appends a version to the names of exported symbols. If symbols were removed from `.symtab`, only `.dynsym`
+/// has all exported ones.
 #[test]
 fn exported_functions_have_their_plain_names() {
     let folder = Folder::new();

@@ -89,7 +89,7 @@ pub struct OpenTrace {
     damage: Vec<Damage>,
     damage_count: u64,
     has_custom: bool,
-    /// There while the file may grow.
+    /// Present while the file may grow.
     tail: Option<Tail>,
 }
 

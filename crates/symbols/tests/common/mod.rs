@@ -36,7 +36,7 @@ impl Folder {
     pub fn build(&self, name: &str, flags: &[&str]) -> PathBuf {
         let path = self.join(name);
         if flags.contains(&"-gsplit-dwarf") {
-            // The compiler writes split parts to its working folder, so it runs here.
+            // The compiler writes split parts to its working folder, so it runs in this folder.
             compile(&self.0, &path, flags);
             return path;
         }
@@ -275,8 +275,8 @@ fn same_function(our: &Told, their: &Told, aliases: &Aliases) -> bool {
     our.function == their.function || is_partition_label(&their.function) || both().unwrap_or(false)
 }
 
-/// gcc's link-time optimizer leaves a label `pegen.c.1163e7bb` inside of functions, which llvm takes for one. There
-/// only files, lines and inlining can be compared.
+/// Whether a name is a label such as `pegen.c.1163e7bb`, which gcc's link-time optimizer leaves inside of functions.
+/// llvm takes it for a function, so there only files, lines and inlining can be compared.
 fn is_partition_label(name: &str) -> bool {
     let mut parts = name.rsplit('.');
     let is_hash = |hash: &str| hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
