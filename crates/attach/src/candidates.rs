@@ -1,7 +1,7 @@
 //! The functions of a file that may be hooked, and which of them call each other.
 //!
-//! Receives: a file and its symbols. Returns: each wanted function, with its first instructions. Must hold: if one
-//! function calls another, it is left out only if a hook of the other one is certain to see all its calls.
+//! Receives: a file and its symbols. Returns: each wanted function, with its first instructions. Must hold: a function
+//! that calls another one is left out only if the hook of the called function is certain to see these calls.
 use crate::code::Site;
 use crate::files::{Function, Object, Symbols};
 use crate::hooked_functions::{self, Wanted};
@@ -22,7 +22,7 @@ pub struct Candidate {
     pub site: Result<Site, &'static str>,
     /// The target, if the function is only a jump.
     forwards_to: Option<u64>,
-    /// The targets of its direct calls and jumps.
+    /// The targets of its direct calls and jumps outside of itself.
     leads_to: Vec<u64>,
 }
 
@@ -97,6 +97,7 @@ fn targets(memory: &Memory, start: u64, code: &[u8]) -> Vec<u64> {
 }
 
 /// If the code at `at` is a jump through a module's table of addresses (a PLT stub), returns the address in the table.
+/// Otherwise returns `at`.
 fn behind_table(memory: &Memory, at: u64) -> u64 {
     let mut code = [0; 16];
     let length = memory.read_some(at, &mut code);
@@ -111,12 +112,13 @@ fn behind_table(memory: &Memory, at: u64) -> u64 {
     memory.word(place).ok().filter(|_| is_through).unwrap_or(at)
 }
 
-/// Removes functions that only jump to another candidate, frees that call another free, and operators that call malloc.
-/// The hook of the other function sees these calls.
+/// Removes functions that only jump to another candidate, freeing functions (other than `free` itself) that call
+/// another freeing function, and operators that call malloc. The other function must be patched: then its hook sees
+/// these calls.
 pub fn drop_forwarders(candidates: &mut Vec<Candidate>) {
-    // A candidate is compared with all patched ones, even with those that are removed here: a removed one leads to a
-    // function that is patched, so the call is still seen. A function that is hooked only through imports does not
-    // count, because its hook does not see direct calls.
+    // A candidate is compared with all candidates that can be patched, even with those that are removed here. A removed
+    // one leads to a function that is patched, so the call is still seen. A function that is hooked only through
+    // imports does not count, because its hook does not see direct calls.
     let patched = candidates.iter().filter(|candidate| candidate.site.is_ok());
     let known: Vec<(u64, bool, bool)> =
         patched.map(|c| (c.function.at, c.wanted.is_free, c.wanted.is_malloc)).collect();
@@ -136,8 +138,8 @@ pub fn drop_forwarders(candidates: &mut Vec<Candidate>) {
     });
 }
 
-/// Removes libc's reallocarray if it calls the realloc of another file. The hook of that realloc sees the call, and may
-/// call libc's functions again.
+/// Removes a realloc or reallocarray that calls a patched one of another file. An example is libc's reallocarray, if
+/// another file has replaced realloc. The hook of the called function sees the call.
 pub fn drop_passed_on(looks: &mut [Look<'_>]) {
     let is_resizing = |candidate: &Candidate| matches!(candidate.wanted.shim, Shim::Resize1 | Shim::ResizeProduct);
     let all = looks.iter().enumerate().flat_map(|(of, look)| look.candidates.iter().map(move |known| (of, known)));

@@ -1,4 +1,4 @@
-//! Whether a process can be attached to, as far as that is known before it is touched.
+//! Whether a process can be attached to, as far as that is known before anything in it is changed.
 use crate::error::Refusal;
 use crate::filter::{self, Verdict};
 use crate::frozen;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The ELF class, byte order and machine that can be recorded.
+/// The ELF class and byte order, and the machine, of programs that can be recorded.
 const ELF_64: [u8; 2] = [2, 1];
 const EM_X86_64: [u8; 2] = [62, 0];
 
@@ -21,11 +21,11 @@ pub struct Checked {
     pub process: Process,
     pub memory: Memory,
     pub maps: Maps,
-    /// A seccomp filter is in force that the tracer may not suspend. Every system call must be one that it allows.
+    /// A thread has a seccomp filter. heaptrack does not suspend it, so it must allow every system call of ours.
     pub filtered: bool,
-    /// The filters allow each thread to ask the kernel whether it may read the time stamp counter.
+    /// No seccomp filter forbids a thread to ask the kernel whether it may read the time stamp counter.
     pub may_ask_for_counter: bool,
-    /// The seccomp modes of the threads when the filters were checked.
+    /// The pairs of seccomp mode and number of filters that the threads had when the filters were checked.
     pub seccomp_modes: BTreeSet<(u32, u32)>,
 }
 
@@ -34,7 +34,7 @@ impl Checked {
         Self::interruptible(pid, Interrupt::default())
     }
 
-    /// As `new`, but every wait for the process ends when `interrupt` is set.
+    /// As `new`, but waits for the process end early when `interrupt` is set.
     pub fn interruptible(pid: u32, interrupt: Interrupt) -> Result<Checked, Refusal> {
         if pid == std::process::id() {
             return Err(Refusal::Ourselves(pid));
@@ -78,7 +78,8 @@ fn check(process: &Process) -> Result<Checked, Refusal> {
     if status.tracer != 0 {
         return Err(Refusal::traced(pid, status.tracer));
     }
-    // The memory is opened first. If an exec replaces the program in between, reads of the new addresses fail.
+    // The memory is opened before the maps are read. If an exec replaces the program in between, the addresses are
+    // those of the new program, and all reads of the old program's memory fail.
     let memory = Memory::open(&process.folder).map_err(|error| Refusal::seize(process, &error))?;
     let maps = Maps::of(&process.folder).map_err(|error| Refusal::seize(process, &error))?;
     if !is_ours(process) {
@@ -99,10 +100,10 @@ fn check(process: &Process) -> Result<Checked, Refusal> {
     Ok(checked)
 }
 
-/// Returns true for a 64-bit x86 program.
+/// Returns true for a 64-bit x86 program, and for a program whose file cannot be read.
 fn is_ours(process: &Process) -> bool {
     let mut start = [0; 20];
     let read = File::open(process.folder.join("exe")).and_then(|file| file.read_exact_at(&mut start, 0));
-    // A program that may be executed but not read passes here. Its loader's list will tell.
+    // A file may be executable but not readable. If it is of another architecture, `Loader::find` fails later.
     read.is_err() || start.get(4..6) == Some(&ELF_64) && start.get(18..20) == Some(&EM_X86_64)
 }

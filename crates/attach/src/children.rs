@@ -1,9 +1,9 @@
 //! Children that the target forked while it was attached to.
 //!
 //! A forked child has a copy of the patches, of our code and of the journal, and has the shared memory mapped. Its gate
-//! is shut, because the kernel has wiped that page. So it works correctly, but is slower, and keeps the memory. Must
-//! hold: every such child is restored like its parent, or named in the report. A process that only looks similar is
-//! left alone.
+//! is shut, because the kernel has wiped that page. So the child works correctly, but is slower, and keeps the shared
+//! memory mapped. Must hold: every such child whose memory can be opened is restored like its parent, or named in the
+//! report. A process that only looks similar is left alone.
 use crate::CHANNEL;
 use crate::check::Checked;
 use crate::error::Refusal;
@@ -28,7 +28,8 @@ pub struct Children {
     pub left: Vec<(u32, String)>,
 }
 
-/// Restores all children that were forked since the recorders of these journals started. `image_id` is our own build.
+/// Restores the children that were forked since the earliest recorder of these journals started. `image_id` is the id
+/// of this build's image.
 pub fn restore(parent: &Process, journals: &[Journal], image_id: u64) -> Children {
     let mut children = Children::default();
     // A journal without a recorder was never in force.
@@ -86,7 +87,8 @@ fn shares_memory(a: u32, b: u32) -> bool {
     unsafe { libc::syscall(libc::SYS_kcmp, a as libc::pid_t, b as libc::pid_t, KCMP_VM, 0, 0) == 0 }
 }
 
-/// Restores a child. Returns how many bytes of shared memory stay mapped.
+/// Restores a child. Returns how many bytes of shared memory stay mapped. Does nothing and returns 0 if another
+/// recorder has attached to the child itself.
 fn restore_child(child: &Process, parent: &Process, image_id: u64) -> Result<u64, Refusal> {
     let checked = Checked::interruptible(child.pid, parent.interrupt.clone())?;
     let journals = Journal::find(&checked.maps, &checked.memory);

@@ -34,8 +34,8 @@ pub struct Moved {
 }
 
 impl Site {
-    /// Finds the instructions to displace. `bytes` begin at the function's start. `size` is the function's, 0 =
-    /// unknown.
+    /// Finds the instructions to displace. `bytes` begin at the function's start. `size` is the size of the function,
+    /// or 0 if it is unknown.
     pub fn find(start: u64, bytes: &[u8], size: u64) -> Result<Site, &'static str> {
         let skip = if bytes.starts_with(&ENDBR64) { ENDBR64.len() } else { 0 };
         let at = start + skip as u64;
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(find(b"\xc3\x53\x48\x89\xfb\x90"), Err("it is too short"));
         assert_eq!(find(b"\xc3\x66\x0f\x1f\x44\x00"), Ok(5), "a return and padding");
         assert_eq!(find(b"\xe9\x00\x10\x00\x00"), Ok(5), "a jump");
-        // dec edi; jnz -4 (into the middle)
+        // push rbx; four nops; dec edi; jnz to the last nop; ret
         assert_eq!(find(b"\x53\x90\x90\x90\x90\xff\xcf\x75\xfb\xc3"), Err("it jumps into its own first instructions"));
         assert_eq!(
             Site::find(AT + PAGE - 2, b"\x90\x90\x90\x90\x90\xc3", 6).unwrap_err(),

@@ -1,4 +1,5 @@
-//! Why a process cannot be attached to. Each reason is one sentence that says what to do.
+//! Why a process cannot be attached to. Each reason is one sentence. If the user can do something about it, the
+//! sentence says what.
 use crate::frozen;
 use crate::memory::Memory;
 use crate::process::Process;
@@ -17,7 +18,7 @@ pub enum Refusal {
     #[error("process {pid} belongs to user {uid}: run heaptrack as that user or as root")]
     OtherUser { pid: u32, uid: u32 },
     #[error(
-        "the kernel lets a process be traced only by its parents (kernel.yama.ptrace_scope = {scope}): \
+        "the kernel restricts which processes may trace others (kernel.yama.ptrace_scope = {scope}): \
          run heaptrack as root, or `sysctl kernel.yama.ptrace_scope=0`"
     )]
     Scope { scope: u32 },
@@ -143,7 +144,7 @@ impl Refusal {
         }
     }
 
-    /// Returns why a thread could not be seized.
+    /// Returns why a process cannot be traced, after a request for it has failed with `error`.
     pub fn seize(process: &Process, error: &io::Error) -> Refusal {
         let pid = process.pid;
         if error.raw_os_error() == Some(libc::ESRCH) {
@@ -175,7 +176,7 @@ impl Refusal {
     }
 }
 
-/// The name and pid of a process, for a message.
+/// Returns the name and pid of a process, for a message.
 fn name_of(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("{} (pid {pid})", name.trim())
@@ -198,7 +199,8 @@ mod tests {
         assert!(sentence(None).contains("SYS_PTRACE"));
     }
 
-    /// The sentences for cases that no test can produce. `tests/tests/attach_refusals.rs` has the others.
+    /// Sentences for cases that a test cannot produce with a real target. `tests/tests/attach_refusals.rs` tests most
+    /// of the others.
     #[test]
     fn sentences_for_what_hardly_happens() {
         let error = || io::Error::from_raw_os_error(libc::EIO);

@@ -1,8 +1,8 @@
 //! The object files that are mapped in the target, and their functions.
 //!
-//! Receives: the target's maps. Returns: each file once, its addresses, and the wanted functions in it. Must hold: the
-//! files are those that the target sees, in its own root folder and even if they were deleted. Their contents are
-//! hostile; a broken file yields no functions.
+//! Receives: the target's maps. Returns: each mapping of an object file, its addresses, and the wanted functions in it.
+//! Must hold: the files are those that the target sees, in its own root folder and even if they were deleted. Their
+//! contents are hostile; a broken file yields no functions.
 use crate::maps::{Mapping, Maps};
 use crate::memory::Memory;
 use crate::process::Process;
@@ -15,10 +15,10 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// No file has more program headers.
+/// The most program headers of a file that are read.
 const MOST_HEADERS: u16 = 128;
 
-/// A mapped file.
+/// A mapped object file.
 #[derive(Debug)]
 pub struct Object {
     pub path: String,
@@ -88,8 +88,8 @@ impl Object {
         candidates.filter_map(|path| File::open(path).ok()).find(is_it)
     }
 
-    /// Returns the functions that `wanted` selects, exported and local ones, and whether there is a table of local ones
-    /// at all.
+    /// Returns the symbols that `wanted` selects, and what kinds of symbol tables the file has. Returns
+    /// `Symbols::default()` if the file cannot be read.
     pub fn functions(&self, process: &Process, wanted: impl Fn(&[u8]) -> bool) -> Symbols {
         let Some(file) = self.open(process) else { return Symbols::default() };
         self.read(&ReadCache::new(file), wanted).unwrap_or_default()
@@ -157,11 +157,11 @@ impl Object {
     }
 }
 
-/// The symbols of a file.
+/// The wanted symbols of a file.
 #[derive(Debug, Default)]
 pub struct Symbols {
     pub functions: Vec<Function>,
-    /// Symbols with a wanted name that are no plain functions.
+    /// Exported symbols with a wanted name that are not plain functions.
     pub others: Vec<Function>,
     /// A symbol table could be read.
     pub is_known: bool,
@@ -171,7 +171,7 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Returns the names and addresses that other modules can be bound to.
+    /// Returns the names and addresses of the exported symbols, which the loader can bind other modules to.
     pub fn exports(&self) -> impl Iterator<Item = (String, u64)> {
         let all = self.functions.iter().chain(&self.others).filter(|function| !function.is_local);
         all.map(|function| (function.name.clone(), function.at))

@@ -1,8 +1,9 @@
 //! Whether the target's seccomp filters allow the system calls that recording needs.
 //!
-//! Receives: a process under filters. Returns: which calls the filters allow, or the first needed call that they
-//! forbid. Must hold: a call that is not allowed is never made, because the filter may kill the process for it. So the
-//! BPF programs of the filters are read (which needs root) and run here, on the calls that recording would make.
+//! Receives: a process. Returns: whether it has filters and whether they allow an optional call, or the first needed
+//! call that they forbid. Must hold: a call that is not allowed is never made, because the filter may kill the process
+//! for it. So the BPF programs of the filters are read (which needs root) and run here, on the calls that recording
+//! would make.
 use crate::error::Refusal;
 use crate::process::Process;
 use crate::ptrace::{self, Tid};
@@ -17,7 +18,8 @@ const RET_LOG: u32 = 0x7ffc_0000;
 /// The option of `prctl` that tells whether the time stamp counter may be read.
 const PR_GET_TSC: u32 = 25;
 
-/// Every system call that is made in the target, by the profiler from outside or by the capture library.
+/// The system calls that recording needs in the target, made by the profiler from outside or by the capture library.
+/// `prctl` is not among them, because it is called only if the filters allow it.
 const NEEDED: [(&str, i64); 16] = [
     ("mmap", libc::SYS_mmap),
     ("munmap", libc::SYS_munmap),
@@ -91,8 +93,8 @@ fn check_thread(process: &Process, tid: Tid, our_filters: u32) -> Result<Verdict
                 Ok(Verdict { is_filtered: true, may_ask_for_counter: allow(&filters, libc::SYS_prctl, PR_GET_TSC) })
             }
         },
-        // If we have as many filters (those of a container), they are the same ones. They allow these calls to us, so
-        // they allow them to the target.
+        // If heaptrack itself has at least as many filters, they are taken to be the same ones: those of a container.
+        // They allow these calls to heaptrack, so they allow them to the target.
         Err(Refusal::UnknownFilter { .. }) if our_filters >= status.filters => {
             Ok(Verdict { is_filtered: true, may_ask_for_counter: capture::sys::may_read_counter() })
         }

@@ -31,7 +31,7 @@ const SMALLEST: usize = 576;
 /// The offset of the saved instruction pointer in a frame.
 #[cfg(test)]
 pub const RIP: u64 = 8 + 40 + 16 * 8;
-/// The size of a frame's fixed part, with the words that lead back to it and the loss by alignment.
+/// The size of a frame's fixed part, with the words before it that lead to `sigreturn`, and the padding for alignment.
 const FIXED: u64 = 640;
 
 /// The most bytes that a frame takes, for a thread with this many bytes of vector registers. The kernel returns all of
@@ -73,7 +73,8 @@ impl State {
         bytes
     }
 
-    /// Makes the xsave area that `sigreturn` expects, with its size, and with a magic number at its end.
+    /// Makes the xsave area that `sigreturn` expects, with its size, and with a magic number at its end. A state that
+    /// is too short for an xsave header is returned as it is.
     fn area(&self) -> Vec<u8> {
         let number = |at: usize| {
             let word = self.extended.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
@@ -97,7 +98,8 @@ impl State {
     }
 }
 
-/// The size up to the end of the last component in use, in the standard format.
+/// Returns the size up to the end of the last component in use, in the standard format. `end` returns where a component
+/// ends.
 fn size_of_components(in_use: u64, end: impl Fn(u32) -> usize) -> usize {
     (2..63).filter(|bit| in_use >> bit & 1 != 0).map(end).fold(SMALLEST, usize::max)
 }
@@ -135,7 +137,7 @@ mod tests {
         assert_eq!(frame.len() as u64, area + 576 + 4);
     }
 
-    /// Sizes of SSE, AVX, AVX-512 with protection keys, and AMX.
+    /// The sizes are those of no extended state, SSE, AVX, AVX-512 with protection keys, and AMX.
     #[test]
     fn a_frame_has_the_room_that_it_takes() {
         for extended in [0, 576, 832, 2696, 11008] {

@@ -1,8 +1,8 @@
 //! Whether a process is frozen by its cgroup, as by `docker pause`.
 //!
 //! A frozen process cannot make system calls for the profiler, and in a cgroup of version 1 it cannot even be stopped.
-//! A file of the cgroup tells whether it is frozen, if that file system is mounted where the profiler can see it.
-//! Otherwise the kernel function in which the process waits tells.
+//! A file of the cgroup tells whether the process is frozen, if the cgroup file system is mounted where the profiler
+//! can see it. Otherwise the kernel function in which the process waits tells.
 use crate::process::Process;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 /// Kernel functions in which only frozen threads wait.
 const WAITS: [&str; 3] = ["do_freezer_trap", "__refrigerator", "refrigerator"];
 
-/// Returns the path of the cgroup that freezes the process, or `None` if it is not frozen.
+/// Returns the path of the process's cgroup if that cgroup or a parent of it is frozen, and `None` if the process is
+/// not frozen. Returns "unknown" if only the kernel function in which the process waits tells that it is frozen.
 pub fn cgroup_of(process: &Process) -> Option<String> {
     let cgroups = fs::read_to_string(process.folder.join("cgroup")).ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -19,7 +20,7 @@ pub fn cgroup_of(process: &Process) -> Option<String> {
             return Some(cgroup.path.to_owned());
         }
     }
-    // Without the file system, only the function in which the process waits tells.
+    // The cgroup file system may not be mounted here.
     let waits = fs::read_to_string(process.folder.join("wchan")).unwrap_or_default();
     WAITS.contains(&waits.trim()).then(|| "unknown".to_owned())
 }
@@ -40,7 +41,8 @@ impl<'a> Cgroup<'a> {
         freezes.then_some(Cgroup { is_unified, path })
     }
 
-    /// Both files also tell if a parent cgroup is frozen.
+    /// Returns true if this cgroup or a parent of it is frozen. Both files that are read here tell about the parents,
+    /// too.
     fn is_frozen(&self, mounts: &str) -> bool {
         let Some(folder) = mounts.lines().find_map(|line| self.folder(line)) else { return false };
         if self.is_unified {

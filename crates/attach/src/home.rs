@@ -3,8 +3,9 @@
 //! ```text
 //! home ->  guard (1 page) | gate (1) | journal and room for signal frames (8) | image .. | guard (1)
 //! ```
-//! Must hold: the target itself maps the memory, by system calls that are safe if the profiler dies. It is never
-//! unmapped, because a thread may be anywhere in it. It is mapped once, and every later attach uses it again.
+//! The image is the capture library. Must hold: the target itself maps the memory, by system calls that are safe if the
+//! profiler dies. It is never unmapped, because a thread may be anywhere in it. A later attach of the same build uses
+//! it again, if its journal has room.
 use crate::error::Refusal;
 use crate::image::{CoreAddresses, Image};
 use crate::journal::{self, Journal};
@@ -17,7 +18,7 @@ const GATE: u64 = PAGE;
 const JOURNAL: u64 = 2 * PAGE;
 const JOURNAL_PAGES: u64 = 8 * PAGE;
 const IMAGE: u64 = JOURNAL + JOURNAL_PAGES;
-/// After the journal: an `r_debug` for a program without a loader, then room for signal frames.
+/// Offsets from the journal's address: an `r_debug` for a program without a loader, then room for signal frames.
 pub const BOARD: u64 = journal::LENGTH;
 pub const FRAMES: u64 = journal::LENGTH + 512;
 pub const FRAMES_LENGTH: u64 = JOURNAL_PAGES - FRAMES;
@@ -61,7 +62,7 @@ pub fn make(remote: &mut Remote<'_>, memory: &Memory, image: &Image) -> Result<J
             libc::PROT_READ | if write { libc::PROT_WRITE } else { 0 } | if execute { libc::PROT_EXEC } else { 0 };
         map(journal.image + segment.at, segment.length, protection)?;
     }
-    // Otherwise a forked child would write to its parent's rings.
+    // In a forked child the page is then zero and the gate shut. Otherwise the child would write to its parent's rings.
     remote
         .advise(journal.gate, PAGE, libc::MADV_WIPEONFORK)
         .map_err(Refusal::call("a page that forks do not share"))?;
@@ -71,7 +72,7 @@ pub fn make(remote: &mut Remote<'_>, memory: &Memory, image: &Image) -> Result<J
     Ok(journal)
 }
 
-/// Writes the image, and then its id to the journal. No thread runs in it yet.
+/// Writes the image, and then the image's id to the journal. No thread runs in the image yet.
 pub fn fill(memory: &Memory, journal: &mut Journal, image: &Image) -> Result<CoreAddresses, Refusal> {
     let (content, places) =
         image.at(journal.image).ok_or(Refusal::Image("the embedded capture library cannot be relocated"))?;

@@ -1,5 +1,6 @@
 //! The functions that are hooked in a process that runs already. These are the functions of `capture::hooks` for which
-//! there is a shim, under their own names and with the prefixes that allocators have if they are linked into a program.
+//! there is a shim, under their own names and with the prefixes that allocators have if they are linked into a program,
+//! and two functions through which a program forbids itself system calls.
 use crate::files::Symbols;
 use capture::entry::Shim;
 use capture::hooks::{Kind, kind_of, without_prefix};
@@ -23,14 +24,14 @@ const SANITIZERS: [(&str, &str, &str); 4] = [
     ("__lsan_init", "liblsan.so", "LeakSanitizer"),
 ];
 
-/// The functions through which programs forbid system calls or the time stamp counter. They are wanted only in a file
-/// that has a malloc, which is libc.
+/// The functions through which programs forbid themselves system calls or the time stamp counter. They are hooked only
+/// in a file that also has a malloc, as libc has.
 const FORBIDDING: [(&str, Shim); 2] = [("prctl", Shim::Prctl), ("syscall", Shim::Syscall)];
 
 /// glibc's functions that call free for blocks that the program has already freed.
 const CACHES: [&str; 2] = ["tcache_thread_shutdown", "__malloc_arena_thread_freeres"];
 
-/// The length of the longest wanted name.
+/// Names that are longer than this many bytes are not wanted.
 const LONGEST: usize = 40;
 
 pub fn find(name: &str) -> Option<Wanted> {
@@ -39,7 +40,7 @@ pub fn find(name: &str) -> Option<Wanted> {
     }
     let kind = kind_of(name)?;
     let base = without_prefix(name);
-    // The operators call these functions. A direct call of them is rare.
+    // The operators call functions such as `mi_new`. A direct call of them is rare.
     if has_prefix(name) && base.starts_with("new") {
         return None;
     }

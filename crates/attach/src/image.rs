@@ -3,7 +3,7 @@
 //!
 //! Receives: the file that is embedded in the binary. Returns: its segments for any base address, and the addresses of
 //! the core, the shims and the function for the loader's notification. Must hold: the file needs nothing that only a
-//! loader could provide. The build and the tests of `capture-so` check that.
+//! loader could provide. The build (`crates/cli/build.rs`) and `tests/tests/library.rs` check that.
 use crate::error::Refusal;
 use capture::api::ENTRIES;
 use capture::entry::{CoreTable, Shim};
@@ -16,7 +16,7 @@ const TABLE: &[u8] = b"heaptrack_core_table";
 
 #[derive(Debug)]
 pub struct Segment {
-    /// In whole pages.
+    /// The offset in the image. This and the length are multiples of a page.
     pub at: u64,
     pub length: u64,
     pub flags: u32,

@@ -10,7 +10,8 @@ use capture::elf::{DT_STRTAB, DT_SYMTAB, RELOCATION_TABLES, Relocation, Symbol};
 use object::elf;
 
 const MOST_TAGS: u64 = 256;
-/// The bytes of relocations that are read at a time, and in total. The largest browsers have fewer.
+/// The most bytes of relocations that are read at a time, and the most that are read of one table. The tables of the
+/// largest browsers are shorter.
 const PIECE: usize = 1 << 20;
 const MOST_RELOCATIONS: u64 = 64 << 20;
 const RELOCATION: usize = size_of::<Relocation>();
@@ -23,12 +24,12 @@ const PAGE: u64 = 4096;
 pub struct Import {
     pub at: u64,
     pub function: u64,
-    /// Its value: the function's address or, before the first call, the address of code that lets the loader look it
-    /// up.
+    /// The word's present value: the function's address or, before the first call, the address of code that lets the
+    /// loader look the function up.
     pub value: u64,
 }
 
-/// A name that a module exports, and its address.
+/// A name that a module exports, and its address. The bias identifies the module.
 #[derive(Clone, Debug)]
 pub struct Export {
     pub bias: u64,
@@ -56,7 +57,8 @@ pub fn find(
 ) -> Vec<Import> {
     let object_of = |listed: &Listed| objects.iter().find(|object| object.bias == listed.bias);
     // The loader looks up names for modules that were loaded at the start in the order of the list. Modules that were
-    // loaded later may have another order. The loader itself is among the first.
+    // loaded later may have another order. The loader itself is there from the start, so all modules up to it on the
+    // list are.
     let loader_at = list.iter().position(|listed| {
         object_of(listed).is_some_and(|object| (object.start..object.end).contains(&loader.changed))
     });
@@ -152,8 +154,8 @@ impl Module<'_> {
         (self.object.start..self.object.end).contains(&address)
     }
 
-    /// Returns true if no call was made through the word yet. Then it leads back into the module, but not to a function
-    /// of that name in the module itself.
+    /// Returns true if no call was made through the word yet. Such a word holds an address in its own module, but not
+    /// that of a function of the symbol's name in that module.
     fn is_unbound(&self, value: u64, symbol: u64) -> bool {
         let Some([first, own]) = self.symbol(symbol) else { return false };
         let is_function = first >> 32 & 0xf == u64::from(elf::STT_FUNC.0);

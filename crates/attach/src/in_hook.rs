@@ -1,16 +1,18 @@
 //! Whether a thread may still need the shared memory of a session that is over.
 //!
 //! A hook reads the gate before it uses shared memory. After the gate was shut while all threads were stopped, only a
-//! hook that had read the gate before still needs the memory. Such a hook is recognised by one of these:
+//! hook that had read the gate before still needs the memory. Our image is the capture library in the target. A hook
+//! that still needs the memory is recognised by one of these:
 //!
-//! - Its guard is up, in the slot of its thread. This holds on any stack, and also while the hook calls the real
-//!   function.
+//! - Its guard is up, in its thread's slot in the shared memory. This holds on any stack, and also while the hook calls
+//!   the real function.
 //! - The thread is at an instruction of our image. That is so between the gate and the guard, and in the notification
 //!   function for the loader, which has no guard.
-//! - A signal handler has interrupted the thread at such an instruction. A signal frame on its stack says so.
+//! - A signal handler has interrupted the thread at an instruction of our image. A signal frame on its stack says so.
 //!
 //! Return addresses into our image prove nothing, because a large frame of the program may keep old ones for ever. They
-//! count only if another build of heaptrack has recorded, whose slots cannot be read.
+//! count only if the slots cannot be used: those of another build of heaptrack, which cannot be read, and those in a
+//! forked child, which are its parent's.
 use crate::check::Checked;
 use crate::journal::Journal;
 use crate::maps::{Mapping, Maps};
@@ -21,8 +23,8 @@ use capture::core::{SlotGuards, geometry_of};
 use channel::{Geometry, Header, MAGIC};
 use std::mem::offset_of;
 
-/// Returns true if a thread is in a hook, or if that cannot be excluded. All threads are stopped. `image_id` is our own
-/// build.
+/// Returns true if a thread is in a hook, or if that cannot be excluded. All threads are stopped. `image_id` is the id
+/// of this build's image.
 pub fn is_possible(checked: &Checked, journals: &[Journal], maps: &Maps, threads: &[Thread], image_id: u64) -> bool {
     let Checked { process, memory, .. } = checked;
     let is_image = |address: u64| {
@@ -39,8 +41,8 @@ pub fn is_possible(checked: &Checked, journals: &[Journal], maps: &Maps, threads
     let is_known = journals.iter().all(|journal| journal.image_id == image_id);
     let is_child = journals.iter().any(|journal| journal.target != 0 && !journal.is_about(process));
     if is_child {
-        // In a forked child, the slots are those of its parent's threads. It has only the thread that called fork. No
-        // hook calls fork, but a signal handler that interrupted a hook may have.
+        // In a forked child, the slots are those of its parent's threads. Of these threads it has only the one that
+        // called fork. No hook calls fork, but a signal handler that interrupted a hook may have.
         let is_in_handler = |thread: &Thread| thread.is_interrupted_in(|_| true);
         return threads.iter().any(|thread| thread.may_return_to(is_image) && is_in_handler(thread));
     }
@@ -115,7 +117,8 @@ fn is_at_work(slot: &SlotGuards, process: &Process, maps: &Maps, threads: &[Thre
     slot.guards.iter().any(|guard| *guard != 0 && !was_left(*guard, thread, maps))
 }
 
-/// Returns true if a jump (`siglongjmp`) has left the hook: its thread is on the same stack, above the hook's frame.
+/// Returns true if a jump (`siglongjmp`) has left the hook. Then its thread is on the same stack, above the hook's
+/// frame, whose address is `guard`.
 fn was_left(guard: u64, thread: &Thread, maps: &Maps) -> bool {
     let rsp = thread.registers.rsp;
     let here = maps.at(rsp).filter(|mapping| scan::is_home(mapping, maps, thread.registers.fs_base));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A flag that heaptrack's signal handler sets. Every wait for the target checks it.
+/// A flag that heaptrack's signal handler sets. A wait with [`Patience`] ends when it is set.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 

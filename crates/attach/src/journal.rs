@@ -6,13 +6,15 @@
 //! only grow.
 //!
 //! ```text
-//! word 0: | magic     | version      | image id   | home   | home length | gate | image's base | recorder |
-//!      8: | its start | unwind table | its length | target | its start   | 0    | 0            | 0        |
+//! word 0: | magic         | version      | image id     | home   | home length  | gate | image's base | recorder |
+//!      8: | recorder's    | unwind table | table length | target | target's     | 0    | 0            | 0        |
+//!         | start time    |              |              |        | start time   |      |              |          |
 //!     16: pads     16 x | at | length | used |
 //!     64: patches 256 x | at | slot | original bytes | our bytes |
 //!   1088: imports 240 x | at, 0 = none now | slot | original word | function |      since version 2
 //! ```
-//! The word that is written at an import is the address of its slot.
+//! The image is the capture library. A slot is code near a function that leads to it. The word that is written at an
+//! import is the address of its slot.
 use crate::code::JUMP;
 use crate::maps::Maps;
 use crate::memory::Memory;
@@ -109,7 +111,8 @@ fn unpack(word: u64) -> [u8; JUMP] {
 }
 
 impl Journal {
-    /// Finds all journals. There are several if other versions have attached to the process.
+    /// Finds all journals. There are several if another build has attached to the process, if the room of a journal was
+    /// used up, or if a profiler died before its image was complete.
     pub fn find(maps: &Maps, memory: &Memory) -> Vec<Journal> {
         let places =
             maps.0.iter().filter(|mapping| mapping.is_anonymous() && mapping.read && mapping.write && !mapping.execute);
@@ -209,14 +212,14 @@ impl Journal {
         memory.write_words(self.at, &[MAGIC])
     }
 
-    /// Returns true if a patch or a redirected word leads the program to our code.
+    /// Returns true if the journal names a recorder, or if a patch or a redirected word leads the program to our code.
     pub fn is_in_force(&self, memory: &Memory) -> bool {
         let is_patched = |patch: &Patch| patch.found(memory) == Found::Ours;
         let is_redirected = |import: &Redirect| import.is_ours(memory);
         self.recorder != 0 || self.patches.iter().any(is_patched) || self.imports.iter().any(is_redirected)
     }
 
-    /// Returns each slot of a function that is hooked through imports, without its words.
+    /// Returns one entry for each slot of a function that is hooked through imports, without the redirected words.
     pub fn kept(&self) -> Vec<Redirect> {
         let mut kept: Vec<Redirect> =
             self.imports.iter().map(|import| Redirect::kept(import.function, import.slot)).collect();
@@ -234,7 +237,7 @@ impl Journal {
         self.target == process.pid && self.target_started == process.started
     }
 
-    /// Returns true if the process is recorded now.
+    /// Returns true if the process is recorded now: the journal is about it, and its recorder is alive.
     pub fn is_recorded(&self, process: &Process) -> bool {
         self.recorder != 0
             && self.is_about(process)

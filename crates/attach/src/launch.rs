@@ -15,8 +15,8 @@ pub fn is_launched(checked: &Checked) -> bool {
     channel(&checked.maps).is_some()
 }
 
-/// Returns the process that records a launched program: `None` if heaptrack did not launch it, `Some(None)` if its
-/// recorder has ended.
+/// Returns the pid of the process that records a launched program. Returns `None` if heaptrack did not launch the
+/// program, and `Some(None)` if its recorder has ended.
 pub fn recorder_of(checked: &Checked) -> Option<Option<u32>> {
     let ours = channel(&checked.maps)?;
     let own = fs::metadata("/proc/self/exe").ok();

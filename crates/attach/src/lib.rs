@@ -7,8 +7,9 @@
 //!   does something unexpected.
 //! - **No code of the program is run**, and none of its locks is needed. The target only makes system calls, on a
 //!   signal frame from which it would continue by itself if the profiler died. Everything else is written from outside.
-//! - **Nothing is left in force afterwards**: the code is the program's own again, and there is no descriptor, no
-//!   thread and no shared memory of ours. Only code that is not reached stays. The next attach uses it again.
+//! - **Nothing is left in force afterwards**: the code is the program's own again, and there is no descriptor and no
+//!   thread of ours. The shared memory is unmapped, unless a thread is still in a hook. Only memory that is no longer
+//!   used stays: code, and the journal. The next attach of the same build uses it again.
 //!
 //! ```text
 //! Checked::new -> Prepared::new -> (the collector maps the channel) -> begin -> Attached -> end
@@ -62,20 +63,21 @@ pub use session::{Attached, Standing};
 use image::Image;
 use journal::Journal;
 
-/// The name of the shared memory in the target.
+/// The name of the shared memory that the target creates, and the start of that name in /proc/PID/maps.
 const CHANNEL_NAME: &[u8] = b"heaptrack-attach\0";
 const CHANNEL: &str = "/memfd:heaptrack-attach";
 
 /// What `heaptrack detach` found.
 #[derive(Debug)]
 pub enum Detached {
-    /// The recorder is alive, and must end the session itself.
+    /// The recorder with this pid is alive, and must end the session itself.
     Recorder(u32),
-    /// The recorder had died. The process is restored.
+    /// No recorder is alive. The process is restored.
     Restored(Restored),
 }
 
-/// Ends a session whose recorder has died. `library` is the file that an attach of this build would write.
+/// Ends a session whose recorder has died. If the recorder is alive, only returns its pid. `library` is the file that
+/// an attach of this build would write.
 pub fn detach(pid: u32, library: &[u8], interrupt: Interrupt) -> Result<Detached, Refusal> {
     let image_id = Image::parse(library)?.id;
     let checked = Checked::interruptible(pid, interrupt)?;

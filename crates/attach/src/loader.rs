@@ -108,9 +108,9 @@ impl Loader {
         found
     }
 
-    /// Describes the modules on the list. A program without a loader is its only module; `fake` is the address where
-    /// its entry will be made. `table` is the unwind table that the profiler made for the program, if it has none of
-    /// its own.
+    /// Describes the modules on the list. A program without a loader has only itself as a module; `fake` is the address
+    /// where a list entry for it will be made. `table` is the address of the unwind table that the profiler made for
+    /// the program, or 0. It is used if the program has no table of its own.
     pub fn describe(&self, process: &Process, memory: &Memory, list: &[Listed], fake: u64, table: u64) -> Vec<Module> {
         let exe = process.exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
         let exe = exe.strip_suffix(" (deleted)").unwrap_or(&exe).as_bytes().to_vec();
@@ -167,7 +167,8 @@ impl Module {
     }
 }
 
-/// Guesses the bias of a program. Its ELF header precedes its program headers, on the first page of the first segment.
+/// Guesses the bias of a program. Assumes that its program headers, like its ELF header, are on the first page of the
+/// first segment.
 fn guess_bias(headers_at: u64, first: &Header) -> u64 {
     (headers_at & !0xfff).wrapping_sub(first.vaddr & !0xfff)
 }

@@ -26,7 +26,7 @@ impl Mapping {
         self.end - self.start
     }
 
-    /// Returns true for private memory without a file.
+    /// Returns true for private memory without a file and without a name.
     pub const fn is_anonymous(&self) -> bool {
         self.inode == 0 && self.name.is_empty()
     }

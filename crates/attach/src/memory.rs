@@ -12,7 +12,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Opens the memory of the program that runs now. After an exec, all reads fail.
+    /// Opens the memory of the program that runs now. After an exec, all reads of it fail.
     pub fn open(folder: &Path) -> io::Result<Memory> {
         let file = File::options().read(true).write(true).open(folder.join("mem"))?;
         Ok(Memory { file: Arc::new(file) })
@@ -91,8 +91,8 @@ mod tests {
     use capture::core::{AttachBlock, WRITER_MEMORY};
     use channel::Geometry;
 
-    /// Checks what `session::open` writes. All addresses of the target are 0 here, so any other address would be one of
-    /// this process.
+    /// Checks the core's bytes that `session::open` writes. All addresses of the target are 0 here, so any other
+    /// address would be one of this process.
     #[test]
     fn no_address_of_ours_is_written_into_a_target() {
         let zeros = AttachBlock::of_zeros(Geometry::tight(WRITER_MEMORY));

@@ -2,8 +2,8 @@
 //!
 //! Receives: the target's files. Returns: the functions to hook, with the code that is displaced. Must hold: the plan
 //! is made while the target runs, so every byte is compared again before it is changed. A function that cannot be
-//! hooked is left out and named in a note. If malloc or free of a module cannot be hooked, nothing of that module is
-//! hooked.
+//! hooked is left out and named in a note. If no malloc or no freeing function of a module can be hooked, nothing of
+//! that module is hooked.
 use crate::candidates::{Candidate, Look, drop_forwarders, drop_passed_on};
 use crate::code::Site;
 use crate::error::Refusal;
@@ -97,8 +97,8 @@ impl Plan {
         })
     }
 
-    /// Adds the wanted functions of all files. Returns a refusal for each file that is left out because its malloc or
-    /// free cannot be hooked.
+    /// Adds the wanted functions of all files. Returns a refusal for each file that is left out because no malloc or no
+    /// freeing function of it can be hooked.
     fn add_all(
         &mut self,
         mut looks: Vec<Look<'_>>,
@@ -163,8 +163,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Removes functions that can neither be patched nor are imported by any module, and adds notes about them. If
-    /// malloc or free is among them, returns its name and why: without it there is nothing to record.
+    /// Removes functions that can neither be patched nor hooked through imports, and adds notes about them. If malloc
+    /// or free is among them, it has no note: its name is returned instead, with the reason.
     fn drop_unreachable(&mut self, object: &Object, candidates: &mut Vec<Candidate>) -> Option<(String, &'static str)> {
         let mut failed = None;
         candidates.retain(|candidate| {
@@ -185,7 +185,7 @@ impl Plan {
     }
 }
 
-/// A note for the user about functions that are hooked through imports.
+/// Returns a note for the user about functions that are hooked through imports, if there are any.
 fn note_imports(object: &Object, candidates: &[Candidate]) -> Option<String> {
     let told = candidates.iter().filter_map(|candidate| {
         let why = candidate.site.as_ref().err()?;
@@ -195,7 +195,8 @@ fn note_imports(object: &Object, candidates: &[Candidate]) -> Option<String> {
     (!told.is_empty()).then(|| {
         format!(
             "of {0}, {1} cannot be patched in place and are hooked where modules import them: direct calls inside {0}, \
-             calls by pointers from before and calls of libraries that are loaded from now on are not seen",
+             calls through pointers that were taken before, and calls from libraries that are loaded from now on, are \
+             not seen",
             object.name(),
             told.join(", ")
         )
@@ -210,7 +211,7 @@ impl Planned {
 }
 
 /// Returns the return addresses of glibc's own calls of free for the blocks in a thread's cache, when the thread ends.
-/// The program has already freed these blocks.
+/// The program has already freed these blocks. Returns only zeros if there are more than `INTERNAL` such calls.
 fn internal_frees(
     object: &Object,
     symbols: &Symbols,

@@ -1,8 +1,9 @@
 //! What is done before any code of the target is changed.
 //!
 //! Receives: a process that was checked. Returns: our memory in it, slots for the functions that will be patched, and
-//! the shared memory. Must hold: at most one thread is stopped, for some system calls. The target behaves as before,
-//! even if any of this fails or the profiler dies.
+//! the shared memory. Must hold: at most one thread is stopped at a time, for some system calls, unless an earlier
+//! recorder died and the target must be restored first. The target behaves as before, even if any of this fails or the
+//! profiler dies.
 use crate::check::Checked;
 use crate::error::Refusal;
 use crate::home;
@@ -28,11 +29,11 @@ use std::os::fd::OwnedFd;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// A thread must have at least this much of its stack left to be used for system calls.
+/// A thread other than the first must have at least this much of its stack left to be used for system calls.
 const STACK_LEFT: u64 = 64 << 10;
 /// The ABI allows a function to use this much below its stack pointer.
 const RED_ZONE: u64 = 128;
-/// How long to wait for one thread before another one is tried.
+/// How long to wait for one thread to stop before another thread is tried.
 const ONE_THREAD: Duration = Duration::from_millis(100);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 const REGISTER_GLOBAL_EXPEDITED: u64 = 4;
@@ -50,13 +51,14 @@ pub struct Prepared {
     pub(crate) region: u64,
     pub(crate) geometry: Geometry,
     pub(crate) membarrier: bool,
-    /// The shared memory that the target has created. It is empty.
+    /// The shared memory that the target has created. It contains only zeros.
     pub channel: Option<OwnedFd>,
     /// What cannot be recorded, as sentences for the user.
     pub notes: Vec<String>,
 }
 
-/// How often a process without an allocator is looked at again, and the time in between. In total half a second.
+/// How many times allocators are searched in a process that has none yet, and the time in between: half a second in
+/// total.
 const LOOKS: u32 = 26;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -140,7 +142,7 @@ fn build(mut checked: Checked, image: &Image, found: Vec<Journal>) -> Result<Pre
     let words = plan.imports.len() + mapped.journal.kept().len();
     if words > journal::IMPORTS {
         notes.push(format!(
-            "{} of the places that import them are left out: there are too many",
+            "{} imports of functions that cannot be patched in place are not hooked: there are too many",
             words - journal::IMPORTS
         ));
     }
@@ -182,7 +184,7 @@ fn map(
         Some(journal) => journal,
         None => home::make(remote, &checked.memory, image)?,
     };
-    // Otherwise the frame stays on the thread's own stack, where there is room for it.
+    // If the frame does not fit into the home, it stays on the thread's own stack, which has room for it.
     if remote.room() <= home::FRAMES_LENGTH {
         let moved = remote.move_to(journal.at + home::FRAMES);
         moved.map_err(|error| Refusal::Memory { pid: checked.process.pid, error })?;
@@ -210,7 +212,7 @@ fn near(remote: &mut Remote<'_>, checked: &Checked, journal: &mut Journal, modul
     Ok(())
 }
 
-/// Maps the unwind table for a program that has none.
+/// Maps and writes the unwind table for a program that has none of its own.
 fn map_table(remote: &mut Remote<'_>, checked: &Checked, journal: &mut Journal, plan: &Plan) -> Result<(), Refusal> {
     let Some((table, module)) = &plan.table else { return Ok(()) };
     if journal.table != 0 && journal.table_length == table.length() {
@@ -305,8 +307,8 @@ pub fn with_thread<T>(
     result
 }
 
-/// Stops a thread that can make system calls for the profiler, and returns where its signal frame can be. While it
-/// waits for a thread in a call that cannot be interrupted, the other threads run.
+/// Stops a thread that can make system calls for the profiler, and returns the address where its signal frame can be
+/// written. While the profiler waits for a thread in a call that cannot be interrupted, the other threads run.
 fn pick(checked: &Checked) -> Result<(World, Tid, u64), Refusal> {
     let mut patience = Patience::new(&checked.process, world::PATIENCE);
     loop {
@@ -351,8 +353,8 @@ fn try_pick(checked: &Checked, patience: &Patience<'_>) -> Result<(World, Tid, u
     Err(last)
 }
 
-/// Returns room for a signal frame on a thread's own stack. A stack that the program made itself is not used, because
-/// there may be other data below the stack pointer.
+/// Returns an address with room for a signal frame on a thread's own stack, or `None` if there is none. A stack that
+/// the program made itself is not used, because there may be other data below the stack pointer.
 fn room_on_stack(tid: Tid, maps: &Maps) -> Option<u64> {
     let registers = ptrace::registers(tid).ok()?;
     let mapping = maps.at(registers.rsp)?;

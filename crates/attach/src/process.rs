@@ -10,9 +10,10 @@ use std::{fs, io};
 #[derive(Clone, Debug)]
 pub struct Process {
     pub pid: u32,
-    /// `/proc/PID/task/TID` of a thread that is alive.
+    /// `/proc/PID/task/TID` of a thread that is alive, or `/proc/PID` if there is none.
     pub folder: PathBuf,
-    /// When it started. Another process may get its pid later, but will have another start time.
+    /// When it started, in clock ticks since the boot. Another process may get its pid later, but has another start
+    /// time.
     pub started: u64,
     /// Set if the user no longer wants to wait for the process.
     pub interrupt: Interrupt,
@@ -143,7 +144,8 @@ impl Process {
         line.is_some_and(|line| line.split_whitespace().next() != Some("unlimited"))
     }
 
-    /// Returns true if all threads have ended, or are exiting and have given up their memory.
+    /// Returns true if all threads have ended, or are exiting and have given up their memory. Also if the pid belongs
+    /// to another process now.
     pub fn has_exited(&self) -> bool {
         let lives = |tid: &Tid| {
             self.thread_status(*tid).is_ok_and(|status| status.vm_size && !matches!(status.state, 'Z' | 'X'))
@@ -155,7 +157,8 @@ impl Process {
         started(self.pid) == Some(self.started)
     }
 
-    /// Returns true for a kernel thread. A process that is exiting has no memory either, so that alone does not tell.
+    /// Returns true for a kernel thread. Missing memory does not tell, because a process that is exiting has none
+    /// either.
     pub fn is_kernel(&self) -> bool {
         const PF_KTHREAD: u64 = 0x20_0000;
         field(self.pid, 6).is_some_and(|flags| flags & PF_KTHREAD != 0)

@@ -17,9 +17,9 @@ use capture::entry::{Entry, Range, Shim};
 #[derive(Clone, Debug)]
 pub struct Ready {
     pub patch: Patch,
-    /// How many bytes are displaced. No thread may be inside of them.
+    /// How many bytes are displaced. A thread inside of them must be moved before the patch is written.
     pub length: u64,
-    /// For each displaced instruction, its offset in the function and its address in the slot.
+    /// For each displaced instruction, its offset from the patch and its address in the slot.
     pub places: Vec<(u64, u64)>,
     /// The address of the displaced instructions in the slot.
     moved: u64,
@@ -203,5 +203,6 @@ fn loader_slot(
     Ok(Ready { patch, length: JUMP as u64, places: Vec::new(), moved: 0 })
 }
 
-/// The order of the shims is that of `CoreTable::shims` in the image.
+/// `CoreAddresses::shims` is indexed by `Shim as usize`, so `CoreTable::shims` in the capture library must have the
+/// same order. If this fails, a shim was added: check that both have it at the same place.
 const _: () = assert!(Shim::COUNT == 13);

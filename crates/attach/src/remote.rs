@@ -20,7 +20,7 @@ const CALL: [u8; 3] = [0x0f, 0x05, 0xc3];
 const RESTORER: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 /// `pop rax; ret`
 const POP: [u8; 2] = [0x58, 0xc3];
-/// The most bytes of a module's code that are searched.
+/// The most bytes of one mapping of code that are searched.
 const SEARCHED: usize = 16 << 20;
 /// All signals except those that a thread causes itself.
 const BLOCKED: u64 = !(1 << (libc::SIGSEGV - 1)
@@ -30,10 +30,10 @@ const BLOCKED: u64 = !(1 << (libc::SIGSEGV - 1)
     | 1 << (libc::SIGTRAP - 1)
     | 1 << (libc::SIGSYS - 1));
 
-/// The longest time for one system call of the target. A call that maps memory may wait for a kernel lock that a page
-/// fault of another thread holds.
+/// The longest time that a thread may take to enter a system call for the profiler, and then again to leave it. A call
+/// that maps memory may wait for a kernel lock that a page fault of another thread holds.
 const LONGEST_CALL: Duration = Duration::from_secs(10);
-/// The longest time that a running thread takes to stop. Only a thread that is frozen, or in a call that cannot be
+/// How long to wait for a running thread to stop. Only a thread that is frozen, or in a call that cannot be
 /// interrupted, takes longer.
 const LONGEST_STOP: Duration = Duration::from_secs(1);
 const SPINS: u32 = 200;
@@ -108,7 +108,7 @@ pub struct Remote<'a> {
     before: State,
     /// The address of its signal frame.
     frame: u64,
-    /// Signals that cannot be blocked and arrived meanwhile. They are delivered at the end.
+    /// Signals that are not in `BLOCKED` and arrived meanwhile. They are sent again at the end.
     put_off: Vec<i32>,
 }
 
@@ -145,7 +145,7 @@ impl<'a> Remote<'a> {
         Ok(())
     }
 
-    /// Makes a system call. Returns what the kernel returned.
+    /// Lets the thread make a system call. Returns what the kernel returned.
     pub fn call(&mut self, number: i64, arguments: [u64; 6]) -> io::Result<u64> {
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let registers = libc::user_regs_struct {
@@ -165,7 +165,7 @@ impl<'a> Remote<'a> {
         ptrace::set_signal_mask(self.tid, BLOCKED)?;
         let called = self.run_to_call().and_then(|()| self.run_to_call());
         if called.is_err() {
-            // The thread is running, or was frozen. If it cannot be stopped, it will make the call later and continue
+            // The thread is running, or is frozen. If it cannot be stopped, it will make the call later and continue
             // through its signal frame.
             self.stop()?;
         }

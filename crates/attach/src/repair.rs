@@ -32,9 +32,9 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 /// What a restoration found and did.
 #[derive(Debug, Default)]
 pub struct Restored {
-    /// How many functions were patched, and are restored now.
+    /// How many functions were hooked, and are restored now.
     pub functions: usize,
-    /// How long all threads were stopped.
+    /// How long all threads were stopped while the code and the tables were restored.
     pub pause: Duration,
     /// Bytes of shared memory that stay mapped, because a thread may still be in a hook.
     pub shared_bytes: u64,
@@ -43,7 +43,7 @@ pub struct Restored {
 }
 
 /// Restores the code and the tables, then unmaps the shared memory. Then does the same in forked children. `image_id`
-/// is our own build.
+/// is the id of this build's image.
 pub fn restore(checked: &Checked, journals: &[Journal], image_id: u64) -> Result<Restored, Refusal> {
     let mut restored = restore_one(checked, journals, image_id)?;
     restored.children = children::restore(&checked.process, journals, image_id);
@@ -72,7 +72,8 @@ pub fn restore_one(checked: &Checked, journals: &[Journal], image_id: u64) -> Re
     Ok(restored)
 }
 
-/// Called after an attach has failed, or was interrupted by the user. Removes everything, as far as that is possible.
+/// Restores the target as far as that is possible, after an attach has failed or was given up. Ignores errors, and
+/// cannot be interrupted by the user.
 pub fn give_up(process: &Process, memory: &Memory, image_id: u64) {
     let process = Process { interrupt: Interrupt::default(), ..process.clone() };
     let Ok(maps) = Maps::of(&process.folder) else { return };
@@ -92,7 +93,8 @@ fn shut(checked: &Checked, journal: &Journal) -> Result<(), Refusal> {
     checked.memory.write_words(journal.gate, &[0]).map_err(Refusal::memory(checked.process.pid))
 }
 
-/// Stops all threads, shuts the gate, and restores the code and the tables. Returns how many functions were hooked.
+/// Shuts the gate, and restores the code and the tables. All threads must be stopped. Returns how many functions were
+/// hooked.
 fn take_out(checked: &Checked, journals: &[Journal]) -> Result<usize, Refusal> {
     let memory = &checked.memory;
     let failed = |error| Refusal::Memory { pid: checked.process.pid, error };

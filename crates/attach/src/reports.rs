@@ -5,8 +5,8 @@
 //! written only while all threads are stopped, because a thread must never see half of a pointer, and only in memory
 //! that the module itself could write.
 //!
-//! The pointers stay valid when the recorder is gone: they lead into the image, which is never unmapped, and there the
-//! gate is shut. So a recorder that dies may leave them, and so may a detach by another process.
+//! The pointers stay valid when the recorder is gone: they lead to the capture library, which is never unmapped, and
+//! its gate is shut then. So a recorder that dies may leave them, and so may a detach by another process.
 use crate::files::Header;
 use crate::memory::Memory;
 use capture::api::{ENTRIES, Located};

@@ -1,9 +1,10 @@
 //! Reading the stacks of stopped threads.
 //!
-//! Receives: all threads, stopped. Returns: their registers, and the words of their stacks. Must hold: the stack of the
-//! first thread and the stacks that libc made for the others are read from the stack pointer to their ends; if not,
-//! `is_cut` says so. Of a stack that the program made itself (for a coroutine), only the part next to the stack pointer
-//! is read. Stacks on which no thread runs now are not read at all.
+//! Receives: all threads, stopped. Returns: their registers, and the words of their stacks. Must hold: if a thread runs
+//! on the stack of the first thread, or on the one that libc made for it, that stack is read from the stack pointer to
+//! its end; if the limit for all stacks prevents that, `is_cut` says so. If a thread runs on a stack that the program
+//! made itself (for a coroutine, or for signals), only the part next to the stack pointer is read, and the ends of the
+//! other two stacks. Other stacks are not read at all.
 use crate::maps::{Mapping, Maps};
 use crate::memory::Memory;
 use crate::ptrace::{self, Tid};
@@ -13,7 +14,8 @@ use libc::user_regs_struct;
 const ALL_STACKS: u64 = 64 << 20;
 /// The most bytes of a stack that the program made itself, whose end is not known.
 const FOREIGN: u64 = 1 << 20;
-/// The most bytes of a stack that a thread has left for another one. It is not known how deep that one is.
+/// The most bytes, from its end, of a stack that a thread has left for another one. It is not known how much of it is
+/// in use.
 const WHOLE: u64 = 8 << 20;
 
 /// A stopped thread's registers, and the words of its stacks.
@@ -21,7 +23,7 @@ const WHOLE: u64 = 8 << 20;
 pub struct Thread {
     pub tid: Tid,
     pub registers: user_regs_struct,
-    /// Not all of its stacks could be read.
+    /// The limit for all stacks was reached, so a part of its stacks was not read.
     pub is_cut: bool,
     stacks: Vec<Vec<u64>>,
 }
@@ -70,15 +72,15 @@ impl Thread {
         self.stacks.push(words(memory, from, from + length));
     }
 
-    /// Returns true if the thread is at such an address, or if a word on its stacks is one. That word may be an old
-    /// one, in a part of a frame that was never written.
+    /// Returns true if the thread is at an address that `is_there` selects, or if a word on its stacks is such an
+    /// address. That word may be an old return address, in a part of a frame that was never written.
     pub fn may_return_to(&self, is_there: impl Fn(u64) -> bool) -> bool {
         is_there(self.registers.rip) || self.stacks.iter().flatten().any(|word| is_there(*word))
     }
 
-    /// Returns true if a signal handler of the thread will return to such an address. A signal frame is recognised by
-    /// the saved segments, two words after the saved instruction pointer. The return address does not help, because
-    /// each libc has its own restorer function.
+    /// Returns true if a signal handler of the thread will return to an address that `is_there` selects. A signal frame
+    /// is recognised by the saved segments, two words after the saved instruction pointer. The handler's return address
+    /// does not help, because each libc has its own restorer function.
     pub fn is_interrupted_in(&self, is_there: impl Fn(u64) -> bool) -> bool {
         let frames = self.stacks.iter().flat_map(|words| words.windows(3));
         let mut saved = frames.filter(|frame| frame.get(2) == Some(&SEGMENTS));

@@ -32,7 +32,8 @@ use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often to stop the target again if a thread was at a bad place.
+/// How many times to stop the target. The recording cannot begin if a thread will return into code that is displaced,
+/// or if modules or filters have changed.
 const TRIES: u32 = 50;
 const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 
@@ -42,12 +43,12 @@ pub struct Attached {
     checked: Checked,
     journal: Journal,
     region: u64,
-    /// The tables through which the program reports blocks of its own, and what they were filled with.
+    /// The tables through which the program reports blocks of its own, and the functions that they were filled with.
     tables: Vec<Located>,
     reports: [u64; ENTRIES],
     /// How long all threads were stopped.
     pub pause: Duration,
-    /// How many functions are patched.
+    /// How many functions are hooked, including the loader's notification function.
     pub functions: usize,
 }
 
@@ -158,8 +159,8 @@ impl Known {
         !prepared.written.hooks.is_empty() && prepared.loader.list(&prepared.checked.memory) != self.list
     }
 
-    /// Returns the words to redirect. A word that has changed since the search is left out, unless it now holds the
-    /// address of the hooked function.
+    /// Returns the words to redirect, and the journal's entries that only keep a slot. A word that has changed since
+    /// the search is left out, unless it now holds the address of the hooked function.
     fn redirects(&self, prepared: &Prepared) -> Vec<Redirect> {
         let kept = prepared.journal.kept();
         let redirects = self.imports.iter().filter_map(|import| {
@@ -173,8 +174,8 @@ impl Known {
     }
 }
 
-/// Returns true if no thread will return into the middle of the bytes to be changed. Fails if the code is no longer the
-/// code that the plan was made for.
+/// Returns true if no signal handler will return into the middle of the displaced instructions. Fails if the code is no
+/// longer the code that the plan was made for.
 fn stands_well(prepared: &Prepared, threads: &[scan::Thread]) -> Result<bool, Refusal> {
     let memory = &prepared.checked.memory;
     for ready in &prepared.written.ready {
@@ -204,8 +205,8 @@ fn move_threads(ready: &[Ready], threads: &[scan::Thread]) -> Result<(), Refusal
     Ok(())
 }
 
-/// Writes everything to the target that makes it record, in this order. All threads are stopped. The gate is opened
-/// last.
+/// Writes everything to the target that makes it record, in the order of this function. All threads are stopped. The
+/// gate is opened last.
 fn open(prepared: &mut Prepared, region: &Region, known: &Known, stamp: Stamp) -> Result<Vec<Located>, Refusal> {
     let tables = adopt_modules(prepared, region, known, stamp);
     let redirects = known.redirects(prepared);

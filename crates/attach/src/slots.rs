@@ -3,10 +3,11 @@
 //! ```text
 //! allocation:  push [entry's address] ; jmp [shim] ; .. ; displaced instructions ; jmp back
 //! before:      push [entry's address] ; call [shim] ; lea rsp, [rsp + 8] ; displaced instructions ; jmp back
-//! imported:    endbr64, then the same, with jmp [function] in place of the displaced instructions
-//! loader:      jmp [shim]
+//! imported:    endbr64, then one of the lines above, with jmp [function] in place of the displaced instructions
+//! loader:      jmp [the address at 128]
 //!              128: entry's address | shim's address | 144: Entry (64 bytes)
 //! ```
+//! The slot of a freeing function calls the shim before the function (`before`). For the others, the shim calls it.
 //! Must hold: a slot is complete before a patch leads to it, and is never changed or freed afterwards.
 use crate::code::Site;
 use crate::maps::Maps;
@@ -17,8 +18,8 @@ pub const SLOT: u64 = 256;
 pub const PAD: u64 = 64 << 10;
 const DATA: u64 = 128;
 const ENTRY: u64 = 144;
-/// How far a pad may be from the ends of a module. A jump reaches 2 GB, and moved instructions must reach the module's
-/// data.
+/// A pad and its module must lie within one and a half times this many bytes. A jump reaches 2 GB, and moved
+/// instructions must reach the module's data.
 const REACH: u64 = 1 << 30;
 /// The lowest address that programs may use.
 const LOWEST: u64 = 1 << 16;
@@ -36,9 +37,10 @@ const DROP: [u8; 5] = [0x48, 0x8d, 0x64, 0x24, 0x08];
 pub struct Slot {
     pub at: u64,
     pub bytes: Vec<u8>,
-    /// The address of the displaced instructions.
+    /// The address of the displaced instructions in the slot. If nothing is displaced, the address of the function or
+    /// of the slot.
     pub moved: u64,
-    /// For each displaced instruction, its offset in the function and its address in the slot.
+    /// For each displaced instruction, its offset from the patch and its address in the slot.
     pub places: Vec<(u64, u64)>,
 }
 
@@ -111,7 +113,7 @@ pub const fn reaches(pad: u64, length: u64, start: u64, end: u64) -> bool {
     high - low < REACH + REACH / 2
 }
 
-/// Returns free addresses for whole pages near a module, the best first.
+/// Returns free addresses near a module for `length` bytes of whole pages, the nearest first.
 pub fn places(maps: &Maps, length: u64, start: u64, end: u64) -> Vec<u64> {
     let mut found = Vec::new();
     let mut below = LOWEST;

@@ -141,7 +141,7 @@ impl World {
         Ok(told)
     }
 
-    /// Returns when one of the threads has stopped or ended, or when there are none.
+    /// Returns when one of the threads is no longer in an uninterruptible sleep, or when there are no threads.
     fn wait_for_first(&self, tids: &[Tid], patience: &mut Patience<'_>) -> Result<(), Failure> {
         let sleeps = |tid: &Tid| self.process.thread_state(*tid) == Some('D');
         while let Some(tid) = tids.first().filter(|_| tids.iter().all(sleeps)) {
@@ -188,7 +188,7 @@ impl Drop for World {
     }
 }
 
-/// Why a thread could not be seized, and which process traced it then.
+/// Why a thread could not be seized, and the thread id of its tracer at that time (0 = none).
 struct Unseized {
     error: io::Error,
     tracer: u32,
@@ -258,7 +258,8 @@ fn wait_for(process: &Process, tid: Tid, patience: &mut Patience<'_>) -> Result<
 }
 
 /// System calls that a stop may end with EINTR; the kernel restarts all others. These are read, write, recvfrom, accept
-/// and similar calls on a socket with a time-out, semop, rt_sigtimedwait, io_getevents, epoll_wait.
+/// and similar calls on a socket with a time-out, semop, rt_sigtimedwait, io_getevents, epoll_wait, variants of these,
+/// and io_uring_enter.
 const FRAGILE: [u64; 21] = [0, 1, 19, 20, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 281, 288, 299, 333, 426, 441];
 const EINTR: u64 = -4i64 as u64;
 const SYSCALL_LEN: u64 = 2;
