@@ -1,14 +1,15 @@
 //! Measures how many nanoseconds of CPU time the collector's two threads spend on an event: `throughput [EVENTS]
 //! [THREADS] [LIVE] [SINK] [FILE]`.
-//! LIVE = 0 repeats the same four calls. SINK = 0 writes a trace, 1 keeps live numbers; 2 keeps live numbers, and every
-//! allocation has a new stack of 8 frames. The trace is kept in FILE, for tests that need a very large one.
+//! LIVE is the number of addresses that a thread uses; 0 repeats the same four calls.
+//! SINK = 0 writes a trace, 1 keeps live numbers; 2 keeps live numbers, and every allocation has a new stack of 8
+//! frames. If FILE is given, the trace is kept there, for tests that need a very large one.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 #[path = "../tests/target/mod.rs"]
 mod target;
 
 use std::time::Instant;
 
-/// CPU time of the thread with this name, in nanoseconds.
+/// Returns the CPU time of the thread with this name, in nanoseconds.
 fn cpu_ns(name: &str) -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let is_named =
@@ -49,7 +50,7 @@ fn churn(thread: &mut target::Thread, base: u64, events: u64, live: u64) {
     }
 }
 
-/// All frames but the root are always new.
+/// Every allocation has a new stack: all frames but the outermost are random.
 fn new_stacks(thread: &mut target::Thread, base: u64, events: u64, live: u64) {
     const DEPTH: usize = 8;
     let (mut state, mut first) = (base | 1, 1u32);

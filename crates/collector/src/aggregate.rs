@@ -1,12 +1,12 @@
 //! What is live now, by site: the numbers of the live front end.
 //!
 //! Receives: allocations and frees, paired. Returns: at any time, every site's live blocks and bytes, and the most that
-//! it ever had. Must hold: memory is bounded by live blocks and `MOST_SITES`, however many stacks the target has and
-//! however long it runs; every allocation is in exactly one site.
+//! it ever had. Must hold: memory is bounded by live blocks, `MOST_SITES` and `MOST_FRAMES`, however many stacks the
+//! target has and however long it runs; every allocation is in exactly one site.
 //!
 //! A site is the set of all stacks whose first `depth` frames, leaf first, are equal. A site without live blocks keeps
-//! its peaks until there are too many sites; then all but the largest are removed. If even that makes no room, new
-//! stacks are counted as [`OTHER`].
+//! its peaks until there are too many sites; then all such sites are removed but those with the highest peaks. If even
+//! that makes no room, new stacks are counted as [`OTHER`].
 use crate::alloc_classes::AllocClasses;
 use crate::blocks::{Block, Blocks};
 use crate::stacks::{self, Stacks};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 const MOST_SITES: usize = 1 << 17;
 const MOST_FRAMES: usize = 2 << 20;
-/// When sites must be removed, this many sites without a live block keep their peaks.
+/// When sites must be removed, at most this many sites without a live block keep their peaks.
 const KEPT_PEAKS: usize = 1024;
 /// Below this number, allocation classes without a live block are not searched for.
 const FEW_ALLOC_CLASSES: usize = 1 << 16;
@@ -101,7 +101,7 @@ pub struct Aggregate {
     /// The site + 1 of each stack; 0 if it was not looked up yet.
     by_stack: Vec<u32>,
     by_alloc_class: Vec<u32>,
-    /// New stacks that are refused before `fold` is tried again.
+    /// How many new sites will be refused before `fold` is tried again.
     refusals: usize,
     next_sweep: usize,
     clock: Clock,
@@ -219,7 +219,7 @@ impl Aggregate {
         index
     }
 
-    /// Makes room: removes sites without a live block, those with the lowest peaks first.
+    /// Makes room: removes the sites without a live block, except those with the highest peaks.
     fn fold(&mut self, alloc_classes: &mut AllocClasses) {
         alloc_classes.forget_dead();
         let mut idle: Vec<u32> = self.by_frames.values().copied().filter(|site| self.is_idle(*site)).collect();
@@ -233,7 +233,7 @@ impl Aggregate {
         }
         // Some entries lead to sites that were removed. The others are found again by their frames.
         self.by_stack.clear();
-        // Without this limit, every new stack would cost a look at all sites for a single place.
+        // Otherwise, while nearly all sites are live, every new stack would search all sites for a single free place.
         self.refusals = self.most_sites / 8;
     }
 

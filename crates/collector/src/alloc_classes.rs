@@ -5,7 +5,7 @@
 //! calls `forget_dead`.
 use crate::mapping::prefetch;
 
-/// The counts of one pair.
+/// The size of one pair, and the number of its live blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub size: u64,
@@ -13,7 +13,7 @@ pub struct Usage {
     pub live: u64,
 }
 
-/// `size (48) | stack 31..16 (16)`, `stack 15..0 | 0 (16) | index + 1 (32)`. Index + 1 = 0 means empty.
+/// `size (48) | stack 31..16 (16)`, `stack 15..0 (16) | 0 (16) | index + 1 (32)`. Index + 1 = 0 means empty.
 type Entry = [u64; 2];
 
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl AllocClasses {
         };
         let alive: Vec<Entry> = self.table.iter().filter(is_alive).copied().collect();
         self.unused = (0..self.usage.len() as u32).filter(|index| self.usage[*index as usize].live == 0).collect();
-        // Low indexes are used first, so that the high ones can be dropped.
+        // `next_index` takes the last one, so low indexes are used first.
         self.unused.reverse();
         self.table.fill([0; 2]);
         alive.into_iter().for_each(|entry| Self::place(&mut self.table, entry));
@@ -132,13 +132,14 @@ impl AllocClasses {
         self.usage.len()
     }
 
-    /// `(allocation class, live blocks)`, by allocation class, no zero counts.
+    /// Returns pairs `(allocation class, live blocks)`, sorted by allocation class, without those that have no live
+    /// block.
     pub fn live(&self) -> Vec<(u32, u64)> {
         let counts = self.usage.iter().enumerate().filter(|(_, usage)| usage.live > 0);
         counts.map(|(index, usage)| (index as u32, usage.live)).collect()
     }
 
-    /// All blocks are gone after an `exec`.
+    /// Sets the live blocks of all pairs to 0. Called when all blocks are gone, such as after an `exec`.
     pub fn clear_live(&mut self) {
         self.usage.iter_mut().for_each(|usage| usage.live = 0);
     }

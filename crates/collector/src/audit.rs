@@ -1,12 +1,12 @@
 //! The audit of one slot: compares the events that its threads began to write with those that arrived, so that no loss
 //! is silent.
 //!
-//! Receives the counters of `channel::SlotHeader`, which no slot ever resets, and how many events were merged. Returns how many
-//! events are missing.
+//! Receives the counters of `channel::SlotHeader`, which no slot ever resets, and how many events were merged. Returns
+//! how many events are missing.
 //!
-//! Must hold: an event that a thread was in the middle of when it was killed is not missing, it is in flight. There is at most one
-//! such call a thread. A thread that is gone with an unfinished call is in doubt: it was killed together with its process, or
-//! its event was lost. If the process lives on, the event was lost.
+//! Must hold: an event that a thread was in the middle of when it was killed is not missing, it is in flight. A thread
+//! can be in the middle of at most one call. A thread that is gone with an unfinished call is in doubt: it was killed
+//! together with its process, or its event was lost. If the process lives on, the event was lost.
 
 /// Event counts of a slot since it was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +23,14 @@ pub enum AtWork {
     Perhaps,
 }
 
-/// A `realloc` is two events.
+/// The most events of one call: a `realloc` is two.
 const MOST_IN_FLIGHT: u64 = 2;
 
 /// The result of the last comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audited {
     missing: u64,
-    /// Events of calls that their threads could not finish, as far as they are known.
+    /// Events of calls that their threads could not finish. They are no longer counted as open.
     forgiven: u64,
     /// The thread was ended by an exec, perhaps in the middle of a call.
     may_forgive: bool,

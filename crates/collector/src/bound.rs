@@ -6,7 +6,7 @@
 //! ```
 //! Receives: the file and its largest allowed size. Must hold: no block waits for a fold unless the bound would be
 //! exceeded otherwise; a complete file has the trace's name at every moment; if a fold cannot make the file small
-//! enough, the recording ends as it does on a full disk.
+//! enough, the trace ends as it does on a full disk.
 use crate::trace_path::TracePath;
 use format::{BlockKind, Error, FileWriter, HEADER_LEN, IndexEntry, RawBlock, Reader, fold};
 use std::fs::File;
@@ -60,7 +60,7 @@ impl Bounded {
         self.out.len()
     }
 
-    /// After an error the file ends where it ended before the call.
+    /// After an error the file ends with its last whole block.
     pub(crate) fn write(&mut self, block: &RawBlock) -> io::Result<()> {
         self.make_room(block)?;
         let whole = self.out.len();
@@ -109,7 +109,7 @@ impl Bounded {
         Ok(())
     }
 
-    /// Returns the offset of the cut. Half of the bytes of events are after it.
+    /// Returns the offset of the cut. At most half of the bytes of events are after it.
     fn cut(&self) -> u64 {
         let stored = |entry: &IndexEntry| entry.stored_len as u64 + HEADER_LEN as u64;
         let is_event = |entry: &&IndexEntry| {
@@ -126,7 +126,7 @@ impl Bounded {
         later.last().map_or(self.out.len(), |entry| entry.offset)
     }
 
-    /// Waits for the fold if it is still running.
+    /// Replaces the file by the result of the fold. Waits for the fold if it is still running.
     fn end_fold(&mut self) -> io::Result<()> {
         let (Some(folding), Some(bound)) = (self.folding.take(), &self.bound) else { return Ok(()) };
         let (out, until_ns) = folding.finish(bound, self.out.len())?;
@@ -162,7 +162,9 @@ impl Bounded {
 
 fn too_small(bound: Option<&Bound>) -> io::Error {
     let bytes = bound.map_or(0, |bound| bound.bytes);
-    io::Error::other(format!("what lives, its stacks and their names do not fit into the {bytes} bytes of --max-size"))
+    io::Error::other(format!(
+        "the live blocks, their stacks and the names of these do not fit into the {bytes} bytes of --max-size"
+    ))
 }
 
 /// A fold that is running: its thread writes a shorter file beside the trace.
@@ -173,7 +175,7 @@ struct Folding {
     stop: Arc<AtomicBool>,
 }
 
-/// The old file, open until it is not needed any more.
+/// The old file. Reading it fails once `stop` is set.
 struct Old {
     file: File,
     stop: Arc<AtomicBool>,

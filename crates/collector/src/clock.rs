@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// The number of pairs that are kept while the merge is late (a thread stopped inside a hook). Beyond that, every
-/// second one is dropped.
+/// The most pairs that are kept while the merge is late (a thread stopped inside a hook). Beyond that, every second
+/// pair is dropped.
 const MOST_PAIRS: usize = 4096;
 
 /// Returns `Tsc` only if the kernel itself trusts the counter. Otherwise it may differ between processors.
@@ -73,7 +73,7 @@ impl Timeline {
     fn push(&mut self, stamp: Stamp, ns: u64) {
         let newest = self.pairs.len();
         if let Some(last) = self.pairs.back().copied().filter(|last| stamp <= last.stamp) {
-            // Ticks do not advance while nothing happens. The pair then keeps the first and the latest time of its
+            // Ticks do not advance while nothing happens. Two pairs then keep the first and the latest time of the
             // stamp.
             let before = newest.checked_sub(2).and_then(|index| self.pairs.get(index));
             if before.is_some_and(|before| before.stamp == last.stamp) {
@@ -92,16 +92,16 @@ impl Timeline {
         self.pairs.push_back(Pair { stamp, ns });
     }
 
-    /// The number of stamps in `ns` nanoseconds, estimated from all samples. 0 for ticks, because they count events and
-    /// not time.
+    /// Returns the number of stamps in `ns` nanoseconds, estimated from the first and the last sample. Returns 0 for
+    /// ticks, because they count events and not time.
     pub fn stamps_in(&self, ns: u64) -> u64 {
         let Some(last) = self.pairs.back().filter(|_| self.clock == Clock::Tsc) else { return 0 };
         let (stamps, elapsed) = (last.stamp.saturating_sub(self.first.stamp), last.ns.saturating_sub(self.first.ns));
         if elapsed < 1_000_000 {
-            // The samples are too close to know the frequency. No processor of this kind counts more than 8 stamps per
-            // nanosecond.
+            // The samples are too close to know the frequency, so 3 stamps per nanosecond are assumed.
             return ns * 3;
         }
+        // No processor of this kind counts more than 8 stamps per nanosecond.
         (stamps as u128 * ns as u128 / elapsed as u128).min(ns as u128 * 8) as u64
     }
 
@@ -114,7 +114,7 @@ impl Timeline {
         self.last_ns
     }
 
-    /// Returns the time of a stamp, as far as pairs around it are known.
+    /// Returns the time of a stamp. Outside of the known pairs, returns the time of the nearest pair.
     pub fn ns(&self, stamp: Stamp) -> u64 {
         let after = self.pairs.partition_point(|pair| pair.stamp < stamp);
         let pair = |index: usize| self.pairs.get(index);

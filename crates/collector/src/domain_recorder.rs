@@ -14,7 +14,7 @@ use format::{Checkpoint, Domain, PeakTracker, RawBlock, Totals};
 
 /// Time marks are at least this far apart.
 const MARK_NS: u64 = 100_000;
-/// The same if stamps count events and not time.
+/// If stamps count events and not time, time marks are this many stamps apart.
 const MARK_TICKS: u64 = 256;
 /// Checkpoints are at least this many events apart, and so far apart that writing them costs little compared with the
 /// events.
@@ -67,7 +67,7 @@ impl DomainRecorder {
         }
     }
 
-    /// Totals up to the last event; `leaked_*` is what is live.
+    /// Returns the totals up to the last event; `leaked_*` is what is live.
     pub fn totals(&self) -> Totals {
         Totals { allocations: self.sink.allocations(), ..self.heap.fill(self.totals) }
     }
@@ -128,7 +128,8 @@ impl DomainRecorder {
         checkpoint.to_block()
     }
 
-    /// True if the event comes from another ring than the last one. The caller must then call `switch`.
+    /// Returns true if an event of `source` comes from another ring than the last event. The caller must then call
+    /// `switch`.
     #[inline(always)]
     pub fn differs(&self, source: u32) -> bool {
         source != self.source
@@ -143,7 +144,7 @@ impl DomainRecorder {
         self.sink.thread(thread);
     }
 
-    /// Another thread has taken the slot.
+    /// Must be called when another thread has taken the slot.
     pub fn start_thread(&mut self, slot: u32) {
         if let Some(last) = self.last_alloc.get_mut(slot as usize) {
             *last = NO_SEQUENCE;
@@ -213,7 +214,7 @@ impl DomainRecorder {
         self.forget(block, if by_realloc { Freed::ByRealloc } else { Freed::Called });
     }
 
-    /// Removes a block from all counts.
+    /// Removes a block from all counts of live blocks.
     #[inline(always)]
     fn forget(&mut self, block: Block, how: Freed) {
         if let Some(usage) = self.alloc_classes.usage_mut(block.alloc_class) {
@@ -224,7 +225,7 @@ impl DomainRecorder {
         self.totals.deallocations += 1;
     }
 
-    /// The call was not seen, but the address was allocated again.
+    /// Ends a block whose free was not seen, because its address was allocated again.
     pub fn free_implied(&mut self, block: Block) {
         self.totals.implied_frees += 1;
         self.forget(block, Freed::Implied);
@@ -235,7 +236,7 @@ impl DomainRecorder {
         self.totals.unknown_frees += 1;
     }
 
-    /// An `exec` removed all blocks.
+    /// Starts a new image: an `exec` has removed all blocks.
     pub fn new_image(&mut self, image: u32) {
         self.image = image;
         self.sink.image(image);

@@ -1,4 +1,4 @@
-//! Errors before and while a session is recorded.
+//! The errors that keep a session from starting.
 use std::io;
 
 /// Recording cannot start.
@@ -17,7 +17,7 @@ pub enum SetupError {
 }
 
 impl SetupError {
-    /// True if a file or shared memory could not be made large enough.
+    /// Returns true if the shared memory or the library's file could not be made, most likely because there is no room.
     pub const fn is_out_of_room(&self) -> bool {
         matches!(self, SetupError::Memory(_) | SetupError::Library(_))
     }

@@ -1,5 +1,5 @@
-//! The collector without threads, files and real time, for `fuzz/targets/ring.rs`. Built with `--cfg fuzzing`, and with the unit
-//! tests so that it always compiles.
+//! The collector without threads, files and real time, for `fuzz/targets/ring.rs`. Built with `--cfg fuzzing`, and with
+//! the unit tests so that it always compiles.
 //!
 //! Receives: shared memory into which a hostile target writes between two rounds. Returns: what the collector made of
 //! it.
@@ -23,7 +23,7 @@ use std::time::Instant;
 /// How much of the real collector's work a round does.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
-    /// The patience in both directions, in stamps.
+    /// How long an allocation waits for the free before it, and a free for its allocation, in stamps.
     pub patience: u64,
     /// Also look for threads that are gone and for modules that were unloaded.
     pub is_periodic: bool,
@@ -37,7 +37,7 @@ pub struct Collector {
     merge: Merge,
     recorder: Recorder,
     is_live: bool,
-    /// Everything that would be in the file, in order.
+    /// All blocks that the recorder would have written to the file, in order.
     pub blocks: Vec<RawBlock>,
 }
 
@@ -56,7 +56,7 @@ pub struct Sums {
 }
 
 impl Collector {
-    /// The queues hold `words` words in memory before they spill.
+    /// All queues together hold `words` words in memory before they spill.
     pub fn new(is_live: bool, words: usize) -> Option<Self> {
         let setup = Setup {
             geometry: Geometry::tight(WriterMemory::NONE),

@@ -1,8 +1,9 @@
 //! Sessions for processes that we did not launch: each takes an offer when it starts.
 //!
-//! Receives: how to watch a process. Returns: a session for every process that joined. Must hold: there is always an
-//! offer, up to `MOST_SESSIONS`; each offer has its collecting thread already, so a process that takes one never waits
-//! for us; a target that corrupts the page gets no offers, but breaks nothing here.
+//! Receives: how to watch a process. Returns: a session for every process that joined. Must hold: offers that were
+//! taken are replaced while there are fewer than `MOST_SESSIONS` sessions; each offer has its collecting thread
+//! already, so a process that takes one never waits for us; a target that corrupts the page gets no offers, but breaks
+//! nothing here.
 use crate::error::SetupError;
 use crate::mapping::{AliveWord, HubPage, hold_until_death, thread_exists};
 use crate::recording::{LivePlan, Recording};
@@ -27,7 +28,7 @@ pub struct Hub {
     wanted: usize,
 }
 
-/// Ends a `Hub::wait`.
+/// A handle by which another thread ends a `Hub::wait`.
 #[derive(Clone, Copy)]
 pub struct Bell(&'static channel::Hub);
 
@@ -51,17 +52,17 @@ impl Hub {
         Ok(Hub { page, plan, spares, wanted: FEW })
     }
 
-    /// The value of `HEAPTRACK_FOLLOW`.
+    /// Returns the value of the environment variable `HEAPTRACK_FOLLOW`, by which processes find the page.
     pub fn variable(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.page.fd().as_raw_fd())
     }
 
-    /// The number of processes that got no session and run unwatched.
+    /// Returns the number of processes that got no session and run unwatched.
     pub fn missed(&self) -> u32 {
         self.page.hub().missed.load(Ordering::Relaxed)
     }
 
-    /// Replaces offers that were taken, unless there are too many sessions.
+    /// Replaces offers that were taken, unless there are too many sessions. `sessions` is the number of those that run.
     pub fn offer(&mut self, sessions: usize) {
         let hub = self.page.hub();
         let standing = self.spares.iter().flatten().count();
@@ -103,7 +104,7 @@ impl Hub {
         joined
     }
 
-    /// Returns when a process takes an offer, or after `time`.
+    /// Returns when a process has joined, when the bell rings, or after `time`.
     pub fn wait(&self, time: Duration) {
         let hub = self.page.hub();
         let rung = hub.doorbell.load(Ordering::Acquire);

@@ -15,7 +15,7 @@ pub enum Reason {
     Window,
     /// The owner asked, with this number.
     Asked(u32),
-    /// The target is gone.
+    /// The session has ended.
     End,
 }
 
@@ -28,12 +28,12 @@ pub enum Ask {
     Window,
 }
 
-/// The most sites in snapshots that are still held: about 100 MB.
+/// The most memory of snapshots that are still held, counted in sites: about 100 MB.
 const MOST_WAITING: usize = 1 << 20;
 /// The cost of a snapshot besides its sites and modules, counted in sites.
 const FIXED_COST: usize = 1 << 10;
 
-/// The memory that all snapshots of a session take together.
+/// The memory that all held snapshots of a session take together, counted in sites.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog(Arc<AtomicUsize>);
 
@@ -79,7 +79,7 @@ pub struct Snapshot {
     pub modules: Vec<Module>,
     /// The last look at the target's memory. If the target is gone, it was made before its end.
     pub memory: Memory,
-    /// Keeps the session's count of held snapshots right.
+    /// Counts this snapshot in the session's backlog until it is dropped.
     pub held: BacklogShare,
 }
 

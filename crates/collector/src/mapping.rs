@@ -42,7 +42,7 @@ impl Mapping {
         Self::adopt(setup, fd)
     }
 
-    /// Uses memory that another process created. It must be empty and not sealed yet.
+    /// Uses memory that another process created. It must contain only zeros and not be sealed yet.
     pub fn adopt(setup: &Setup, fd: OwnedFd) -> Result<Self, SetupError> {
         let geometry = setup.geometry;
         geometry.check().map_err(|_| SetupError::Geometry)?;
@@ -56,9 +56,9 @@ impl Mapping {
         }
         let base = map(fd.as_fd(), 0, geometry.fixed_len()).map_err(SetupError::Memory)?;
         let header = base.cast::<Header>();
-        // SAFETY: `map` has just returned `base`: page-aligned and writable for `fixed_len` bytes, of which the header is
-        // the first page. This process has no reference to it yet. An attached target has it mapped too, but none of its
-        // hooks is in force before `attach::session::open`, which comes later.
+        // SAFETY: `map` has just returned `base`: page-aligned and writable for `fixed_len` bytes, of which the header
+        // is the first page. This process has no reference to it yet. An attached target has it mapped too, but none of
+        // its hooks is in force before `attach::session::open`, which comes later.
         unsafe {
             (&raw mut (*header).magic).write(channel::MAGIC);
             (&raw mut (*header).version).write(channel::VERSION);
@@ -69,9 +69,9 @@ impl Mapping {
             (&raw mut (*header).suppressions.symbol).write(setup.lsan_symbol);
             (&raw mut (*header).heaptrace.watched).write(setup.watched as u32);
         }
-        // SAFETY: `geometry.check` was `Ok`, and `base` is page-aligned, readable and writable for `fixed_len` bytes (`map`)
-        // until `Mapping::drop`; `region` hands it out only for as long as the `Mapping` is borrowed. All of it can be read:
-        // the file is sealed, and `fstat` has found its whole length after that.
+        // SAFETY: `geometry.check` was `Ok`, and `base` is page-aligned, readable and writable for `fixed_len` bytes
+        // (`map`) until `Mapping::drop`; `region` hands it out only for as long as the `Mapping` is borrowed. All of it
+        // can be read: the file is sealed, and `fstat` has found its whole length after that.
         let region = unsafe { Region::new(base, geometry) };
         region.header().phase.store(Phase::Waiting as u32, Ordering::Release);
         Ok(Mapping { region, fd })
@@ -94,7 +94,7 @@ impl Mapping {
         Ok(SlotArea { mapping: Arc::clone(self), index, slot, base, length })
     }
 
-    /// The memory that recording costs: all pages of the memfd that were ever touched.
+    /// Returns the memory that recording costs, in bytes: all pages of the memfd that were ever touched.
     pub fn bytes_used(&self) -> u64 {
         rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_blocks as u64 * 512)
     }
@@ -103,8 +103,8 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let base = std::ptr::from_ref(self.region.header()).cast_mut().cast();
-        // SAFETY: `adopt` has mapped `fixed_len` bytes at `base`. Every reference into them borrows the `Mapping`, so none is
-        // left.
+        // SAFETY: `adopt` has mapped `fixed_len` bytes at `base`. Every reference into them borrows the `Mapping`, so
+        // none is left.
         let _ = unsafe { rustix::mm::munmap(base, self.region.geometry().fixed_len()) };
     }
 }
@@ -125,7 +125,7 @@ impl std::ops::Deref for SharedHeader {
     }
 }
 
-/// The page through which the processes of one tree find shared memory.
+/// The page through which the processes that are followed find the shared memory of their sessions.
 pub struct HubPage {
     page: *mut u8,
     fd: OwnedFd,
@@ -133,8 +133,8 @@ pub struct HubPage {
 
 // SAFETY: `page` stays mapped whichever thread drops the `HubPage`, because there is no `Drop`.
 unsafe impl Send for HubPage {}
-// SAFETY: `hub` is the only access to `page`. Of what it returns, this process writes the plain fields (`magic`, `version`,
-// `collector_pid`) only in `create`, before the `HubPage` exists; all others are atomics.
+// SAFETY: `hub` is the only access to `page`. Of what it returns, this process writes the plain fields (`magic`,
+// `version`, `collector_pid`) only in `create`, before the `HubPage` exists; all others are atomics.
 unsafe impl Sync for HubPage {}
 
 impl HubPage {
@@ -146,9 +146,9 @@ impl HubPage {
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW).map_err(failed)?;
         let page = map(fd.as_fd(), 0, channel::PAGE).map_err(SetupError::Memory)?;
         let hub = page.cast::<Hub>();
-        // SAFETY: `map` has just returned `page`, aligned and writable for `PAGE` bytes, which a `Hub` fits into (asserted
-        // in `channel`). The descriptor has not left this function, so no other process has the page and no reference to it
-        // exists.
+        // SAFETY: `map` has just returned `page`, aligned and writable for `PAGE` bytes, which a `Hub` fits into
+        // (asserted in `channel`). The descriptor has not left this function, so no other process has the page and no
+        // reference to it exists.
         unsafe {
             (&raw mut (*hub).magic).write(channel::HUB_MAGIC);
             (&raw mut (*hub).version).write(channel::VERSION);
@@ -157,10 +157,10 @@ impl HubPage {
         Ok(HubPage { page, fd })
     }
 
-    /// The page is never unmapped: there is one in each process.
+    /// Returns the page, which is never unmapped: this process needs only one.
     pub const fn hub(&self) -> &'static Hub {
-        // SAFETY: `create` has mapped and filled the page, and nothing unmaps it: `HubPage` has no `Drop`. Its file cannot
-        // become shorter, because `create` sealed it.
+        // SAFETY: `create` has mapped and filled the page, and nothing unmaps it: `HubPage` has no `Drop`. Its file
+        // cannot become shorter, because `create` sealed it.
         unsafe { &*self.page.cast::<Hub>() }
     }
 
@@ -187,16 +187,16 @@ pub struct SlotArea {
     length: usize,
 }
 
-// SAFETY: `base` belongs to this `SlotArea` alone until `drop` unmaps it, whichever thread that is. `rings` reads it only
-// through `AtomicU64`; `mapping` is `Send`, and what `slot` leads to consists of atomics.
+// SAFETY: `base` belongs to this `SlotArea` alone until `drop` unmaps it, whichever thread that is. `rings` reads it
+// only through `AtomicU64`; `mapping` is `Send`, and what `slot` leads to consists of atomics.
 unsafe impl Send for SlotArea {}
 
 impl SlotArea {
     /// Returns the thread's ring, and the one for events inside a signal handler.
     pub fn rings(&self) -> [Ring<'_>; 2] {
-        // SAFETY: `slot_area` has mapped `private_in_slot(index)` bytes at `base`, and checked that there is such a slot.
-        // They stay mapped until `self` is dropped, and the rings that are returned borrow `self`. `slot` is in the fixed
-        // part, which stays mapped as long as `self.mapping`.
+        // SAFETY: `slot_area` has mapped `private_in_slot(index)` bytes at `base`, and checked that there is such a
+        // slot. They stay mapped until `self` is dropped, and the rings that are returned borrow `self`. `slot` is in
+        // the fixed part, which stays mapped as long as `self.mapping`.
         unsafe { self.mapping.region.rings(self.index, &*self.slot, self.base) }
     }
 
@@ -210,8 +210,8 @@ impl SlotArea {
 
 impl Drop for SlotArea {
     fn drop(&mut self) {
-        // SAFETY: `slot_area` has mapped `length` bytes at `base` for this `SlotArea` alone. The rings of `rings` borrow
-        // `self`, so none of them is left.
+        // SAFETY: `slot_area` has mapped `length` bytes at `base` for this `SlotArea` alone. The rings of `rings`
+        // borrow `self`, so none of them is left.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.length) };
     }
 }
@@ -225,8 +225,8 @@ pub struct ZeroedTable {
     mapped: usize,
 }
 
-// SAFETY: the mapping at `base` belongs to this `ZeroedTable` alone (`zeroed` to `drop`), holds numbers, and is not tied to a
-// thread.
+// SAFETY: the mapping at `base` belongs to this `ZeroedTable` alone (`zeroed` to `drop`), holds numbers, and is not
+// tied to a thread.
 unsafe impl Send for ZeroedTable {}
 
 const HUGE_PAGE: usize = 2 << 20;
@@ -241,15 +241,16 @@ impl ZeroedTable {
         // All pages of a small table are used soon. Without populating them, each would fault twice: at its first read
         // and at its first write.
         let advice = if is_large { Advice::LinuxHugepage } else { Advice::LinuxPopulateWrite };
-        // SAFETY: `map_zeroes` has just returned `mapped` bytes at `base` that nothing refers to yet. Both kinds of advice
-        // keep the bytes as they are.
+        // SAFETY: `map_zeroes` has just returned `mapped` bytes at `base` that nothing refers to yet. Both kinds of
+        // advice keep the bytes as they are.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, advice) };
         ZeroedTable { base: base.cast(), length, mapped }
     }
 }
 
-/// glibc returns freed tables to the system and grows the heap in steps of 128 KB. Each new page costs one to two
-/// microseconds, and a recording's tables grow all the time.
+/// Makes glibc grow the heap in larger steps, and keep more freed memory. By default it returns freed tables to the
+/// system and grows the heap in steps of 128 KB. Each new page costs one to two microseconds, and a recording's tables
+/// grow all the time.
 pub fn take_memory_in_large_steps() {
     const STEP: i32 = 1 << 20;
     const LARGE: i32 = 4 << 20;
@@ -261,7 +262,7 @@ pub fn take_memory_in_large_steps() {
     }
 }
 
-/// Maps private zeroes, aligned.
+/// Maps `length` private zero bytes at a multiple of `align`. Returns `None` if there is no memory.
 fn map_zeroes(length: usize, align: usize) -> Option<ptr::NonNull<u8>> {
     let slack = if align > channel::PAGE { align } else { 0 };
     let flags = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
@@ -284,8 +285,8 @@ impl std::ops::Deref for ZeroedTable {
     type Target = [[u64; 2]];
     #[inline(always)]
     fn deref(&self) -> &Self::Target {
-        // SAFETY: `zeroed` has mapped at least `length` entries at `base`, page-aligned, and only `drop` unmaps them. They
-        // are zeroes or what `deref_mut` wrote, so every entry is initialised. The slice borrows `self`.
+        // SAFETY: `zeroed` has mapped at least `length` entries at `base`, page-aligned, and only `drop` unmaps them.
+        // They are zeroes or what `deref_mut` wrote, so every entry is initialised. The slice borrows `self`.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length) }
     }
 }
@@ -293,16 +294,16 @@ impl std::ops::Deref for ZeroedTable {
 impl std::ops::DerefMut for ZeroedTable {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Self::Target {
-        // SAFETY: `zeroed` has mapped at least `length` initialised entries at `base`, page-aligned, and only `drop` unmaps
-        // them. The slice borrows `self` mutably, so there is no other.
+        // SAFETY: `zeroed` has mapped at least `length` initialised entries at `base`, page-aligned, and only `drop`
+        // unmaps them. The slice borrows `self` mutably, so there is no other.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.length) }
     }
 }
 
 impl Drop for ZeroedTable {
     fn drop(&mut self) {
-        // SAFETY: `zeroed` has mapped `mapped` bytes at `base` for this `ZeroedTable` alone. Slices of it borrow `self`, so none
-        // is left.
+        // SAFETY: `zeroed` has mapped `mapped` bytes at `base` for this `ZeroedTable` alone. Slices of it borrow
+        // `self`, so none is left.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped) };
     }
 }
@@ -342,7 +343,8 @@ pub struct HeldUntilDeath {
 impl Drop for HeldUntilDeath {
     fn drop(&mut self) {
         // SAFETY: `hold_until_death` made `list` from a `Box` and gave it to the kernel only. This is the same thread,
-        // because `HeldUntilDeath` holds a raw pointer and so is not `Send`; the kernel forgets the list here before it is freed.
+        // because `HeldUntilDeath` holds a raw pointer and so is not `Send`; the kernel forgets the list here before it
+        // is freed.
         unsafe {
             libc::syscall(libc::SYS_set_robust_list, ptr::null::<RobustList>(), 3 * size_of::<usize>());
             drop(Box::from_raw(self.list));
@@ -365,9 +367,9 @@ pub fn hold_until_death(alive: AliveWord) -> io::Result<HeldUntilDeath> {
     list.node = head.cast();
     list.first = (&raw mut list.node).cast();
     list.futex_offset = (word.as_ptr() as isize).wrapping_sub(list.first as isize);
-    // SAFETY: `head` is leaked memory that only `HeldUntilDeath::drop` frees, after it has taken the list from the kernel. It is a
-    // complete list: one node, which leads back to the head and `futex_offset` bytes further to `word`, which stays mapped
-    // as long as `alive`, so until `HeldUntilDeath::drop`.
+    // SAFETY: `head` is leaked memory that only `HeldUntilDeath::drop` frees, after it has taken the list from the
+    // kernel. It is a complete list: one node, which leads back to the head and `futex_offset` bytes further to `word`,
+    // which stays mapped as long as `alive`, so until `HeldUntilDeath::drop`.
     let failed = unsafe { libc::syscall(libc::SYS_set_robust_list, head, 3 * size_of::<usize>()) } != 0;
     if failed {
         return Err(io::Error::last_os_error());
@@ -376,14 +378,14 @@ pub fn hold_until_death(alive: AliveWord) -> io::Result<HeldUntilDeath> {
     Ok(HeldUntilDeath { alive, list: head })
 }
 
-/// Whether the thread `tid` of process `pid` still exists. Works without /proc.
+/// Returns true if the thread `tid` of process `pid` still exists. Works without /proc.
 pub fn thread_exists(pid: u32, tid: u32) -> bool {
     // SAFETY: `tgkill` takes numbers only and touches no memory of ours; signal 0 is never delivered.
     let answer = unsafe { libc::syscall(libc::SYS_tgkill, pid as libc::c_long, tid as libc::c_long, 0) };
     answer == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
-/// The processor's time stamp counter.
+/// Reads the processor's time stamp counter.
 #[inline]
 pub fn tsc() -> u64 {
     // SAFETY: every processor this program is built for has the instruction, and Linux leaves it enabled.
@@ -423,7 +425,8 @@ pub mod tests {
         assert!(rustix::fs::ftruncate(mapping.fd(), 4096).is_err(), "sealed");
     }
 
-    /// A target that makes its memory shorter while we adopt it.
+    /// Another thread makes the memory shorter again and again while it is adopted. Either `adopt` refuses it, or it
+    /// has its whole length and can be read.
     #[test]
     fn memory_that_was_made_shorter_is_not_taken() {
         use std::sync::atomic::AtomicBool;
@@ -491,8 +494,8 @@ pub mod tests {
         assert_ne!(word.load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED, 0);
     }
 
-    /// The value that is dropped last unmaps the memory. If another one did, each of these would write to unmapped
-    /// memory.
+    /// The memory is unmapped when the last value that uses it is dropped. If it were unmapped earlier, the writes here
+    /// would go to unmapped memory.
     #[test]
     fn memory_stays_mapped_for_its_last_user() {
         let mapping = Arc::new(Mapping::create(&tight()).unwrap());

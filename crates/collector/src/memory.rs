@@ -1,7 +1,7 @@
 //! The target's memory as the kernel sees it: the allocator's part, and the whole.
 //!
 //! Receives: a pid. Returns: bytes. Must hold: if the target is gone, the last values stay; regular looks take at most
-//! a hundredth of the time, because the target's page faults may have to wait for one.
+//! a hundredth of the time, because the target's page faults may have to wait for a look.
 use format::HeapAtAttach;
 use std::fs;
 use std::path::Path;
@@ -24,11 +24,11 @@ pub struct Memory {
     pub shared: u64,
     /// The time of the look, since the session's start; 0 if there was none.
     pub time_ns: u64,
-    /// True if the look was made when the target ended.
+    /// True if the look was made when the target ended, or when heaptrack detached from it.
     pub is_last: bool,
 }
 
-/// Reads the target's memory regularly, so that something is known of a target that ends without notice.
+/// Reads the sizes of the target's memory regularly, so that something is known of a target that ends without notice.
 #[derive(Debug)]
 pub struct Looks {
     pub last: Memory,
@@ -95,7 +95,7 @@ pub fn heap_of(process: &Path) -> Option<HeapAtAttach> {
     Some(HeapAtAttach { size_bytes, rss_bytes })
 }
 
-/// Size and resident size of `[heap]` and the arenas.
+/// Returns the size and the resident size of `[heap]` and the arenas together, in bytes.
 fn allocator(smaps: &str) -> (u64, u64) {
     let (mut size, mut resident) = (0, 0);
     let mut is_ours = false;
@@ -106,8 +106,8 @@ fn allocator(smaps: &str) -> (u64, u64) {
         } else if let Some(rest) = line.strip_prefix("Rss:") {
             resident += if is_ours { kilobytes(rest) } else { 0 };
         } else if line.as_bytes().first().is_some_and(u8::is_ascii_hexdigit) && line.contains('-') {
-            // The first line of a mapping begins with a hexadecimal digit. Names of fields begin with a capital, and have
-            // no `-`.
+            // The first line of a mapping begins with a hexadecimal digit. Names of fields begin with a capital, and
+            // have no `-`.
             is_ours = is_allocator(line);
         }
     }

@@ -1,7 +1,8 @@
 //! The target's module table, read as it grows.
 //!
-//! Receives: the shared memory. Returns: modules that were loaded or unloaded since the last call. Must hold: if it is
-//! called after the rings were copied and before the copied events are written, a module precedes all frames in it.
+//! Receives: the shared memory. Returns: modules that were loaded or unloaded since the last call. Must hold: if
+//! `loaded` is called after the rings were copied and before the copied events are written, a module is in the trace
+//! before the first frame in it.
 use crate::clock::Timeline;
 use crate::proc_files::Process;
 use channel::{BUILD_ID_MAX, Region};
@@ -12,7 +13,7 @@ use std::sync::atomic::Ordering;
 #[derive(Debug, Default)]
 pub struct Modules {
     seen: Vec<Module>,
-    /// The file that we launched: the main program of the first image.
+    /// The file that we launched: the main program of the first image. Empty if any program may join.
     launched: String,
 }
 
@@ -21,7 +22,7 @@ impl Modules {
         Modules { seen: Vec::new(), launched }
     }
 
-    /// All modules that were ever loaded, also those that are unloaded by now.
+    /// Returns all modules that were ever loaded, also those that are unloaded by now.
     pub fn seen(&self) -> &[Module] {
         &self.seen
     }
@@ -84,7 +85,8 @@ impl Modules {
 }
 
 impl Modules {
-    /// /proc names the program that runs now. The first image may be replaced already, but its file is known.
+    /// Returns the path of an image's main program. /proc names only the program that runs now. The first image may be
+    /// replaced already, so the path that was launched is used for it.
     fn main_program(&self, image: u32, process: &Process) -> String {
         match process.exe() {
             Some(now) if image > 1 || self.launched.is_empty() => now,

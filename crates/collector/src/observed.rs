@@ -48,7 +48,8 @@ impl Collector {
         }
     }
 
-    /// If the last image executed a program that did not record, its blocks are gone: they are neither freed nor leaked.
+    /// If the last image executed a program that did not record, its blocks are gone: they are neither freed nor
+    /// leaked.
     pub(crate) fn end_replaced_image(&mut self) -> Option<Replaced> {
         let image = self.header.image.load(Ordering::Acquire);
         if image == 0 || self.header.leaving.load(Ordering::Acquire) != image {

@@ -1,4 +1,4 @@
-//! A file that has a name of its own until it is whole: `.heaptrack.PID.N.part`, in the folder that it is for.
+//! A file that has a temporary name until it is whole: `.heaptrack.PID.N.part`, in the folder where it will be.
 //!
 //! Receives: a folder. Returns: a new file there, which is locked while its writer has it open. Must hold: no two
 //! writers get the same file, even if their pids are equal (containers, other hosts); a file whose writer is alive is
@@ -14,15 +14,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// If a name is taken, the next one is tried. More than a few are taken only in a folder that cannot be written to
-/// anyway.
+/// If a name is taken, the next one is tried, up to this many.
 const MOST_NAMES: usize = 10_000;
-/// A link cannot be locked. It is renamed as soon as it is made, so an older one is abandoned.
+/// A link cannot be locked. It is renamed as soon as it is made, so a link of this age is abandoned.
 const LINK_AGE: Duration = Duration::from_secs(60);
 /// On a file system that several hosts share, a lock may be visible on one host only (`nolock`, `local_lock`). There
 /// only files of this age count as abandoned.
 const SHARED_AGE: Duration = Duration::from_secs(24 * 60 * 60);
-/// NFS, SMB and CIFS, Ceph, AFS, Plan 9, FUSE, GFS2, OCFS2 and Lustre: file systems that several hosts can have mounted.
+/// NFS, SMB and CIFS, Ceph, AFS, Plan 9, FUSE, GFS2, OCFS2 and Lustre: file systems that several hosts can have
+/// mounted.
 const SHARED: [u32; 11] = [
     0x6969,
     0x517b,
@@ -77,7 +77,7 @@ fn with_free_name<T>(folder: &Path, ending: &str, make: impl Fn(&Path) -> io::Re
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// True if we hold the lock and the file still has its name. Also true on a file system without locks.
+/// Returns true if we hold the lock and the file still has its name. Also true on a file system without locks.
 fn is_locked_as(file: &File, path: &Path) -> bool {
     rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
         && is_named(file, path).unwrap_or(false)
@@ -127,7 +127,7 @@ fn is_old_enough(file: &Metadata, least: Duration) -> bool {
     least.is_zero() || age.is_some_and(|age| age >= least)
 }
 
-/// `.heaptrack.PID.N.part`
+/// Returns true for a name of the form `.heaptrack.PID.N.part`.
 fn is_part(name: &OsStr) -> bool {
     let numbers = name.to_str().and_then(|name| name.strip_prefix(".heaptrack.")?.strip_suffix(".part"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -13,7 +13,7 @@ pub struct Process {
     statm: Option<File>,
     page_size: u64,
     our_filters: Option<Seccomp>,
-    /// The target is in a pid namespace of its own, so its numbers of threads are not ours.
+    /// The target is in a pid namespace of its own, so its thread ids are not those that we see.
     has_own_pids: bool,
 }
 
@@ -47,20 +47,20 @@ impl Process {
         self.our_filters = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok().map(|text| seccomp(&text));
     }
 
-    /// True if the target has installed a filter that does not apply to us. A container's default filter applies to
-    /// both and allows what we need.
+    /// Returns true if the target has installed a filter that does not apply to us and was not accepted. A container's
+    /// default filter applies to both and allows what we need.
     pub fn has_own_filter(&self) -> bool {
         let theirs = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok().map(|text| seccomp(&text));
         matches!((theirs, self.our_filters), (Some(theirs), Some(ours)) if theirs > ours)
     }
 
-    /// The path of the program's file, as the kernel names it now.
+    /// Returns the path of the program's file, as the kernel names it now.
     pub fn exe(&self) -> Option<String> {
         let path = fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
         Some(path.to_string_lossy().into_owned())
     }
 
-    /// The absolute path of the file that is mapped at an address. The loader may know it by a relative one.
+    /// Returns the absolute path of the file that is mapped at an address. The loader may know only a relative path.
     pub fn mapped_file(&self, address: u64) -> Option<String> {
         let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).ok()?;
         let line = maps.lines().find(|line| {
@@ -72,7 +72,7 @@ impl Process {
         Some(path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
     }
 
-    /// `tid` is the number that the target itself has for the thread.
+    /// Returns the name of a thread. `tid` is the thread id in the target's own pid namespace.
     pub fn thread_name(&self, tid: u32) -> Option<String> {
         let tid = if self.has_own_pids { self.our_number(tid)? } else { tid };
         let name = fs::read(format!("/proc/{}/task/{tid}/comm", self.pid)).ok()?;
@@ -82,9 +82,9 @@ impl Process {
 
 /// The threads of a process at one moment.
 pub enum Threads {
-    /// The numbers are ours, so the kernel is asked for each thread.
+    /// The process with this pid is in our pid namespace, so the kernel is asked for each thread.
     Same(u32),
-    /// The numbers that the process itself has for its threads.
+    /// The process is in another pid namespace. These are its threads' ids there.
     Own(HashSet<u32>),
 }
 
@@ -117,7 +117,7 @@ impl Process {
     }
 }
 
-/// Returns the number that a process or thread has in its own namespace.
+/// Returns the pid or thread id that a process or thread has in its own pid namespace.
 fn own_number(folder: &str) -> Option<u32> {
     let status = fs::read_to_string(format!("{folder}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse().ok()

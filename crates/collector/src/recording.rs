@@ -57,7 +57,7 @@ pub struct LivePlan {
 #[derive(Debug)]
 pub struct Attachment {
     pub pid: u32,
-    /// Its shared memory, still empty.
+    /// Its shared memory, which contains only zeros.
     pub channel: OwnedFd,
     pub heap: HeapAtAttach,
 }
@@ -147,7 +147,7 @@ impl Starting {
     }
 }
 
-/// What a session says about itself in its first block.
+/// How a session records, and what its first block says about it.
 pub(crate) struct Subject {
     pub(crate) setup: Setup,
     pub(crate) folder: PathBuf,
@@ -250,18 +250,19 @@ impl Recording {
         Ok(Starting { recording, is_ready })
     }
 
-    /// The value of `HEAPTRACK_CHANNEL` for a target that inherits our memfd under the same number.
+    /// Returns the value of `HEAPTRACK_CHANNEL` for a target that inherits our memfd under the same number.
     pub fn variable(&self) -> String {
         let fd = self.mapping.fd().as_raw_fd();
         format!("{fd},/proc/{}/fd/{fd}", std::process::id())
     }
 
-    /// The value of `HEAPTRACK_CHANNEL` for a target that does not inherit our memfd and opens it by its path in /proc.
+    /// Returns the value of `HEAPTRACK_CHANNEL` for a target that does not inherit our memfd and opens it by its path
+    /// in /proc.
     pub fn variable_by_path(&self) -> String {
         format!("-,/proc/{}/fd/{}", std::process::id(), self.mapping.fd().as_raw_fd())
     }
 
-    /// Accepts blocks that other threads make (names of frames).
+    /// Returns the sender for blocks that other threads make (names of frames). They are written to the trace.
     pub fn blocks(&self) -> mpsc::Sender<RawBlock> {
         self.blocks.clone()
     }
@@ -288,18 +289,18 @@ impl Recording {
         &self.mapping
     }
 
-    /// The target's pid, once it is known.
+    /// Returns the target's pid, once it is known.
     pub fn target_pid(&self) -> Option<u32> {
         let pid = self.mapping.region().header().target_pid.load(Ordering::Acquire);
         (pid != 0).then_some(pid)
     }
 
-    /// True if the target records or has recorded.
+    /// Returns true if the target records or has recorded.
     pub fn has_started(&self) -> bool {
         self.mapping.region().header().phase.load(Ordering::Acquire) != Phase::Waiting as u32
     }
 
-    /// The stamp that an event written now would get.
+    /// Returns the stamp that an event written now would get.
     pub fn now(&self) -> Stamp {
         match self.clock {
             Clock::Tsc => tsc(),
@@ -312,7 +313,7 @@ impl Recording {
     }
 
     /// Ends the session, because the target is gone or the owner wants to stop: writes all committed events and closes
-    /// the trace.
+    /// the trace. Returns `None` if the collecting thread failed.
     pub fn finish(self, end: End) -> Option<Outcome> {
         self.finish_inspected(end, |_| Vec::new())
     }

@@ -15,7 +15,7 @@ use format::{AllocClassEncoder, EventEncoder};
 pub enum Freed {
     Called,
     ByRealloc,
-    /// The call was not seen, but the address was allocated again.
+    /// The free was not seen, but the address was allocated again.
     Implied,
 }
 
@@ -37,7 +37,8 @@ impl Sink {
         Sink::Trace(Box::new(Encoders { events: EventEncoder::new(), alloc_classes: AllocClassEncoder::new() }))
     }
 
-    /// The second part of an allocation class: the stack, or the site that the stack belongs to.
+    /// Returns the second part of an allocation class: the stack for a trace, or for live numbers the site that the
+    /// stack belongs to.
     #[inline(always)]
     pub fn key(&mut self, stack: u32, stacks: &Stacks, alloc_classes: &mut AllocClasses) -> u32 {
         match self {
@@ -57,7 +58,8 @@ impl Sink {
         }
     }
 
-    /// The number by which a block is remembered until it is freed; below 2^48.
+    /// Returns the number that is kept for a block until it is freed; below 2^48. For a trace it is the sequence
+    /// number, for live numbers the time of the allocation.
     #[inline(always)]
     pub fn number(&self, stamp: Stamp) -> u64 {
         match self {
@@ -118,7 +120,7 @@ impl Sink {
         }
     }
 
-    /// The number of events since the last block was taken.
+    /// Returns the number of events since the last block was taken. For live numbers: since the last `clear`.
     pub const fn events(&self) -> u64 {
         match self {
             Sink::Trace(trace) => trace.events.events(),

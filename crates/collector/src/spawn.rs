@@ -1,7 +1,7 @@
-//! Starts the target in the same environment that we were started in.
+//! Starts the target with the settings that we were started with.
 //!
 //! Receives: a file, its arguments and its environment. Returns: the pid of the new process. Must hold: the program
-//! gets the environment, descriptors, signal mask, ignored signals and limits that we were started with; every signal
+//! gets the descriptors, signal mask, ignored signals and limits that we were started with; every signal
 //! that is sent while the program is being started reaches it; the child makes only async-signal-safe calls between
 //! fork and exec.
 //!
@@ -50,7 +50,7 @@ impl Launch {
     }
 }
 
-/// Our own environment, entry by entry as the kernel passed it. `std::env` drops entries without `=`.
+/// Returns our own environment, entry by entry as the kernel passed it. `std::env` drops entries without `=`.
 pub fn environment() -> Vec<OsString> {
     unsafe extern "C" {
         static environ: *const *const libc::c_char;
@@ -100,8 +100,8 @@ impl Child<'_> {
 
     /// Returns the error number of the first call that failed.
     fn try_execute(&self) -> i32 {
-        // SAFETY: `read` stores at most one byte, into the local `word`. `of_parent` are this child's copies of descriptors,
-        // which nothing else in it uses: `spawn`'s owners of them run in the parent only.
+        // SAFETY: `read` stores at most one byte, into the local `word`. `of_parent` are this child's copies of
+        // descriptors, which nothing else in it uses: `spawn`'s owners of them run in the parent only.
         let is_told = unsafe {
             self.of_parent.iter().for_each(|fd| {
                 libc::close(*fd);
@@ -121,8 +121,8 @@ impl Child<'_> {
             target_pid.store(unsafe { libc::getpid() } as u32, Ordering::Release);
         }
         self.inherited.restore();
-        // SAFETY: `file` and the entries of both lists point to `CString`s of the `Launch` that `spawn` borrows; `pointers`
-        // ended the lists with null. This process is a copy of `spawn`'s, so all of them are still there.
+        // SAFETY: `file` and the entries of both lists point to `CString`s of the `Launch` that `spawn` borrows;
+        // `pointers` ended the lists with null. This process is a copy of `spawn`'s, so all of them are still there.
         unsafe { libc::execve(self.file, self.words.as_ptr(), self.environment.as_ptr()) };
         errno()
     }
@@ -134,7 +134,8 @@ fn errno() -> i32 {
 
 /// Executes a program in a new process. With a mapping the child may record: it inherits the memfd under the same
 /// number, and its pid is in the header before the program starts. `before_start` runs while the child exists and
-/// has all signals blocked: a signal that is sent to it then is delivered exactly once, right before the program starts.
+/// has all signals blocked: a signal that is sent to it then is delivered exactly once, right before the program
+/// starts.
 pub fn spawn(
     launch: &Launch,
     mapping: Option<&Mapping>,
@@ -154,8 +155,9 @@ pub fn spawn(
         of_parent: [say_go.as_raw_fd(), failure.as_raw_fd()],
     };
     let before = inherited::block_all();
-    // SAFETY: the child runs `Child::execute` only, which never returns, takes no lock and allocates nothing: all its memory
-    // was made before the fork, for `Child`. All signals are blocked (`block_all`), so no handler runs in it either.
+    // SAFETY: the child runs `Child::execute` only, which never returns, takes no lock and allocates nothing: all its
+    // memory was made before the fork, for `Child`. All signals are blocked (`block_all`), so no handler runs in it
+    // either.
     let pid = match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => child.execute(),
@@ -170,23 +172,24 @@ pub fn spawn(
     match read_failure(failure) {
         None => Ok(pid),
         Some(error) => {
-            // SAFETY: with a null status `waitpid` takes numbers only. `pid` is the child of the fork above, which has ended
-            // or is about to: it has reported its error.
+            // SAFETY: with a null status `waitpid` takes numbers only. `pid` is the child of the fork above, which has
+            // ended or is about to: it has reported its error.
             unsafe { libc::waitpid(pid as i32, ptr::null_mut(), 0) };
             Err(error)
         }
     }
 }
 
-/// Waits until the child has executed the program (the pipe closes) or reports why it could not.
+/// Waits until the child has executed the program (then the pipe closes, and the result is `None`) or reports why it
+/// could not.
 fn read_failure(pipe: OwnedFd) -> Option<io::Error> {
     let mut number = [0; 4];
     std::fs::File::from(pipe).read_exact(&mut number).ok()?;
     Some(io::Error::from_raw_os_error(i32::from_ne_bytes(number)))
 }
 
-/// The highest resident memory of any child that we waited for. The kernel counts from the fork, so a program that
-/// stayed smaller than we were at the fork is reported as large as us.
+/// Returns the highest resident memory, in bytes, of any child that we waited for. The kernel counts from the fork, so
+/// a program that stayed smaller than we were at the fork is reported as large as us.
 pub fn children_peak_rss() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: `getrusage` writes one `rusage`, into the local `usage`.

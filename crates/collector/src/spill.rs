@@ -1,7 +1,7 @@
 //! Words that do not fit into memory: an unlinked temporary file beside the trace.
 //!
-//! Receives: runs of words. Returns: their place, and later the words. Must hold: the file has no name that others can
-//! see; when all runs have been read, it is empty again.
+//! Receives: runs of words. Returns: their place, and later the words. Must hold: the file has no name (on some file
+//! systems it has one until it is removed at once); when all runs have been read, it is empty again.
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -64,7 +64,7 @@ fn unlinked(folder: &std::path::Path) -> io::Result<File> {
     let mode = Mode::RUSR | Mode::WUSR;
     match rustix::fs::open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
         Ok(fd) => Ok(File::from(fd)),
-        // Some file systems (overlayfs before 6.0, NFS) do not support unnamed files.
+        // Some file systems (overlayfs before Linux 6.1, NFS) do not support unnamed files.
         Err(_) => {
             let path = folder.join(format!(".heaptrack.{}.spill", std::process::id()));
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;

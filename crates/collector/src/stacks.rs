@@ -4,7 +4,7 @@
 //! nodes are encoded on the way, callers first. Must hold: equal lists of frames have one id, whichever ring or thread
 //! defined them, and however often; a number that was never defined gives stack 0 and is counted.
 //!
-//! A ring uses a number again after `NUMBERS` others (`channel::Path`), so the last `NUMBERS` of each ring are kept.
+//! A ring refers only to the last `NUMBERS` numbers that it defined (`channel::Path`), so only these are kept.
 //!
 //! Without a trace, an id is needed only while a ring can refer to it. So the number of nodes is bounded
 //! (`MOST_NODES`). Before the bound is reached, `compact` drops the stacks that no ring can refer to any more, and
@@ -15,8 +15,9 @@ use format::{Frame, RawBlock, StackEncoder};
 
 const NUMBERS: usize = 1 << 15;
 const SMALLEST: usize = 1 << 12;
-/// The most nodes that are kept if no trace is written. `compact` is requested earlier: when the nodes would leave the
-/// processor's cache, or when there are four times as many as the last `compact` kept.
+/// The most nodes that are kept if no trace is written. `compact` is requested earlier: when there are four times as
+/// many as the last `compact` kept, but not before `FEW_NODES`, which fit into the processor's cache, and not after
+/// `MANY_NODES`.
 const MOST_NODES: usize = 1 << 20;
 const FEW_NODES: usize = 1 << 18;
 const MANY_NODES: usize = MOST_NODES / 4 * 3;
@@ -69,7 +70,8 @@ impl Tree {
         }
     }
 
-    /// Prefetches for the callees of `parent`, outermost last, that will be added next.
+    /// Prefetches the places of nodes that will be added next. `frames` has the outermost frame last, which is called
+    /// by `parent`. `parent` is the newest node, so each node gets the next id and is the parent of the one after it.
     fn expect(&self, parent: u32, frames: &[u64]) {
         for (i, frame) in frames.iter().rev().enumerate() {
             prefetch(&self.table[self.home(parent.wrapping_add(i as u32), *frame)]);
@@ -89,7 +91,8 @@ impl Tree {
         self.parents.len()
     }
 
-    /// Copies a stack of another tree. `moved` has the new ids by old ones; 0 means not copied yet.
+    /// Copies a stack of another tree and returns its new id. `moved` has the new ids by old ones; 0 means not copied
+    /// yet.
     fn adopt(&mut self, old: &Tree, stack: u32, moved: &mut [u32]) -> u32 {
         let mut path = Vec::new();
         let mut at = stack;
@@ -128,9 +131,9 @@ impl Tree {
 /// The stack numbers that one ring can still refer to, with their ids in the trace.
 #[derive(Debug)]
 struct Numbers {
-    /// `[number, trace id]`; the place of a number is the number modulo the length. The length is a power of two: as
-    /// many numbers as were defined since `first`, but at most `NUMBERS`. Most threads of a program with many threads
-    /// define only a few.
+    /// `[number, trace id]`; the place of a number is the number modulo the length. The length is a power of two from
+    /// `FEWEST` to `NUMBERS`, with room for the numbers that were defined since `first`. Most threads of a program with
+    /// many threads define only a few.
     entries: Vec<[u32; 2]>,
     first: u32,
 }
@@ -148,7 +151,7 @@ impl Numbers {
         (found == number).then_some(id)
     }
 
-    /// Makes room for the numbers from `first` to `newest`, which will be defined next.
+    /// Makes room for the numbers from `first` up to `newest` (exclusive), which will be defined next.
     fn expect(&mut self, first: u32, newest: u32) {
         if self.entries.is_empty() {
             self.first = first;
@@ -191,7 +194,7 @@ impl Default for Stacks {
 }
 
 impl Stacks {
-    /// For a session without a trace.
+    /// Makes a value for a session without a trace.
     pub fn unwritten() -> Self {
         Stacks {
             encoder: None,
@@ -258,7 +261,7 @@ impl Stacks {
         })
     }
 
-    /// True if `compact` should be called before more stacks are defined.
+    /// Returns true if `compact` should be called before more stacks are defined.
     pub const fn wants_compact(&self) -> bool {
         self.encoder.is_none() && self.tree.len() >= self.many
     }
@@ -300,12 +303,12 @@ impl Stacks {
         }
     }
 
-    /// The number of stacks that could not be read.
+    /// Returns how often a path or the number of a stack was invalid.
     pub const fn corrupt(&self) -> u64 {
         self.corrupt
     }
 
-    /// Returns the nodes that were added since the last call.
+    /// Returns a block with the nodes that were added since the last call, or `None` if there are none.
     pub fn take(&mut self) -> Option<RawBlock> {
         let encoder = self.encoder.as_mut()?;
         (!encoder.is_empty()).then(|| encoder.take())

@@ -1,7 +1,7 @@
 //! Numbers of a running session, for a front end.
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The collecting thread writes them after each round; any other thread may read them at any time.
+/// The collecting thread writes them after each round that merges; any other thread may read them at any time.
 #[derive(Debug, Default)]
 pub struct Stats {
     pub events: AtomicU64,

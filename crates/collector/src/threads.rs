@@ -39,7 +39,7 @@ impl Threads {
         self.by_slot.get(slot as usize).copied().flatten()
     }
 
-    /// Reads the names again, because a thread names itself after its first allocation.
+    /// Reads the names again, because a thread may name itself after its first allocation.
     pub fn refresh_names(&mut self, process: &Process) {
         let (known, changed) = (&mut self.known, &mut self.changed);
         self.alive.retain(|&index| {

@@ -32,7 +32,7 @@ impl TracePath {
         File::open(&*self.lock())
     }
 
-    /// True if the file is still the one that has the name.
+    /// Returns true if `file` is still the one that has the trace's name.
     pub fn is(&self, file: &File) -> io::Result<bool> {
         let (there, here) = (fs::metadata(&*self.lock())?, file.metadata()?);
         Ok((there.dev(), there.ino()) == (here.dev(), here.ino()))

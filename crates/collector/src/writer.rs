@@ -61,7 +61,7 @@ impl Writer {
         Ok(Writer { jobs, progress, thread: Some(thread) })
     }
 
-    /// A writer that drops everything.
+    /// Makes a writer that drops everything.
     pub fn nowhere() -> Self {
         Writer { jobs: channel().0, progress: Arc::default(), thread: None }
     }
@@ -102,7 +102,7 @@ impl Writer {
     }
 }
 
-/// Returns the time up to which events were folded.
+/// Writes all blocks until the sender is dropped. Returns the time up to which events were folded, if they were.
 fn write_all(mut out: Bounded, inbox: &Receiver<Job>, progress: &Progress) -> io::Result<Option<u64>> {
     let mut outcome = Ok(());
     for job in inbox {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
 
-/// The result of a replay of the file.
+/// What a replay of the file found.
 #[derive(Debug, Default)]
 struct Replay {
     allocations: u64,
@@ -142,7 +142,8 @@ impl Session {
     }
 }
 
-/// Eight threads make real allocations and free those of other threads.
+/// Eight threads make real allocations. They free every third one themselves, and send the others to random threads
+/// that free them.
 fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
     let session = Session::start(name, clock);
     let mapping = session.mapping();
@@ -268,7 +269,7 @@ fn a_thread_stopped_inside_a_hook_blocks_nobody() {
     let stopped = session.thread(0);
     stopped.stop_inside(target::stamp());
     let mut busy = session.thread(1);
-    // 5 M words are 40 MB, which is more than the queues keep in memory.
+    // 6.25 million words are 50 MB, which is more than the 24 MB that the queues keep in memory.
     let events = 2_500_000u64;
     for n in 0..events / 2 {
         busy.alloc(0x1000 + n * 16, 16, 0);
@@ -307,7 +308,7 @@ fn a_full_disk_ends_the_file_and_not_the_session() {
     std::fs::remove_file(path).unwrap();
 }
 
-/// One record in a thousand is removed from the ring before the collector sees it.
+/// Instead of one allocation of a thousand, the thread writes words that the collector skips.
 #[test]
 fn a_record_that_does_not_arrive_is_a_counted_loss() {
     for removed in [None, Some(0), Some(500), Some(999)] {
@@ -345,7 +346,8 @@ fn threads_that_are_gone_give_their_slots_back() {
     assert_eq!(found.threads.len(), 2);
 }
 
-/// SIGKILL and `exit` end the threads of a process one after the other. The collector may find some of them gone before the end.
+/// SIGKILL and `exit` end the threads of a process one after the other. The collector may find some of them gone before
+/// the end.
 #[test]
 fn a_call_that_the_end_of_the_process_cuts_off_is_no_loss() {
     let session = Session::start("cut-off", Clock::Tsc);

@@ -45,8 +45,8 @@ impl Collector {
         self.close(started, end, is_complete, unseen)
     }
 
-    /// The peak of the resident memory. Samples are 10 ms apart, so the kernel's own figure is better, unless it is
-    /// about ourselves.
+    /// Returns the peak of the resident memory. Samples can miss the peak, so the kernel's own figure is better. That
+    /// figure is not used if it may be our own size at the fork.
     pub(super) fn peak_rss(&self, end: End) -> u64 {
         let sampled = self.sampler.peak_rss();
         end.peak_rss.filter(|peak| sampled == 0 || *peak > self.launch_rss).unwrap_or(0).max(sampled)
@@ -55,7 +55,7 @@ impl Collector {
     fn close(mut self, started: bool, end: End, complete: bool, unseen: Vec<Unseen>) -> Outcome {
         let (losses, events) = (self.read_losses(), self.recorder.event_count());
         if self.is_live && self.plan.attached.is_some() {
-            // After a detach the target lives on. This is its peak until now.
+            // After a detach the target lives on, so its memory can be read now.
             let pid = self.header.target_pid.load(Ordering::Acquire);
             self.looks.last.is_last = self.looks.look(pid, self.recorder.timeline.now_ns());
         }

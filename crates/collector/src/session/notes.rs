@@ -55,7 +55,8 @@ impl Collector {
                 losses.lost_events = losses.lost_events.saturating_add(if cause.is_event() { count } else { 0 });
             }
         }
-        // A record has two or three words, so at least this many events are lost.
+        // An event has two or three words, and every stopped slot has lost at least one event. So at least this many
+        // events are lost.
         let unread = self.merge.broken_words().div_ceil(3) + self.drain.stopped_slots();
         if unread > 0 {
             losses.by_cause.push(("unreadable_ring".to_owned(), unread));
@@ -72,13 +73,13 @@ impl Collector {
         losses
     }
 
-    /// Only in a build with the feature `checks`: the check that ended the program.
+    /// Returns the check that ended the program. Only a build with the feature `checks` has any.
     pub(super) fn failed_check(&self) -> Option<FailedCheck> {
         let number = self.header.failed_check.load(Ordering::Acquire);
         (number != 0).then_some(FailedCheck(number))
     }
 
-    /// A note about what the program itself kept out of the trace or made less exact.
+    /// Returns a note about what the program itself kept out of the trace or made less exact, and about a failed check.
     pub(super) fn note(&self) -> Option<String> {
         let stopped = self.header.stopped_by_program.load(Ordering::Relaxed) != 0;
         let ended = "The program ended recording itself (heaptrack_stop): what was live then counts as leaked.";

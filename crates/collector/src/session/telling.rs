@@ -35,7 +35,8 @@ impl Collector {
         }
     }
 
-    /// Serves the owner's questions, and the target's own report when it ends.
+    /// Answers the owner's questions. Reads the target's memory now and then, and a last time when the target says that
+    /// it exits.
     pub(super) fn serve(&mut self, pid: u32, asks: &[Ask]) {
         if self.header.heaptrace.exit_handshake.load(Ordering::Acquire) == ExitHandshake::Said as u32 {
             self.looks.look(pid, self.recorder.timeline.now_ns());

@@ -14,7 +14,7 @@ pub struct Received {
     pub is_from_kernel: bool,
 }
 
-/// The signals of this inbox. Make it before any thread is started: threads inherit the blocked signals.
+/// A set of blocked signals. Make it before any thread is started, because threads inherit the blocked signals.
 #[derive(Clone, Copy)]
 pub struct Inbox {
     wanted: libc::sigset_t,
@@ -53,7 +53,7 @@ impl Inbox {
         }
     }
 
-    /// The next signal that is pending now, lowest number first.
+    /// Returns the pending signal with the lowest number, or `None` if no signal is pending.
     pub fn pending(&self) -> Option<Received> {
         self.take(&libc::timespec { tv_sec: 0, tv_nsec: 0 })
     }
@@ -61,8 +61,9 @@ impl Inbox {
     /// `timeout` is null (no timeout) or valid.
     fn take(&self, timeout: *const libc::timespec) -> Option<Received> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: `open` has initialised `wanted`. The kernel writes one `siginfo_t`, into the local `info`. `timeout` is
-        // null (`wait`) or points to a `timespec` that lives through this call (`pending`); there are no other callers.
+        // SAFETY: `open` has initialised `wanted`. The kernel writes one `siginfo_t`, into the local `info`. `timeout`
+        // is null (`wait`) or points to a `timespec` that lives through this call (`pending`); there are no other
+        // callers.
         let signal = unsafe { libc::sigtimedwait(&self.wanted, info.as_mut_ptr(), timeout) };
         // SAFETY: `siginfo_t` consists of integers, and `zeroed` initialised all of them, whatever the call did.
         let info = unsafe { info.assume_init() };

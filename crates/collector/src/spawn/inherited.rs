@@ -12,9 +12,9 @@ static IGNORED: AtomicU64 = AtomicU64::new(0);
 static CLOSED: AtomicU32 = AtomicU32::new(0);
 
 #[used]
-// SAFETY: `.init_array` holds pointers to C functions. libc calls each once before `main`, with arguments that a function
-// without parameters may ignore on x86-64. `before_main` makes system calls and stores atomics; it needs nothing of Rust's
-// runtime.
+// SAFETY: `.init_array` holds pointers to C functions. libc calls each once before `main`, with arguments that a
+// function without parameters may ignore on x86-64. `before_main` makes system calls and stores atomics; it needs
+// nothing of Rust's runtime.
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
@@ -47,8 +47,8 @@ struct Action {
 
 fn handler_of(signal: i32) -> usize {
     let mut action = Action::default();
-    // SAFETY: the new action is null, so nothing is set. The kernel writes one `struct sigaction`, which `Action` has the
-    // layout of, into the local `action`; `SET` is the size of the mask in it.
+    // SAFETY: the new action is null, so nothing is set. The kernel writes one `struct sigaction`, which `Action` has
+    // the layout of, into the local `action`; `SET` is the size of the mask in it.
     unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, ptr::null::<Action>(), &raw mut action, SET) };
     action.handler
 }
@@ -81,7 +81,8 @@ fn mask() -> u64 {
     mask
 }
 
-/// Take it before signals are blocked.
+/// The settings that a program inherits from us. Take them before signals are blocked, because the signal mask is one
+/// of them.
 #[derive(Clone, Copy)]
 pub struct Inherited {
     ignored: u64,
@@ -135,12 +136,12 @@ impl Inherited {
         self.file_size.rlim_cur != libc::RLIM_INFINITY
     }
 
-    /// Runs in the forked child: only async-signal-safe calls. Signals come last, because a pending one that the program
-    /// does not ignore ends the process here, as it would have ended the program.
+    /// Runs in the forked child: only async-signal-safe calls. Signals come last, because a pending one that the
+    /// program does not ignore ends the process here, as it would have ended the program.
     pub(super) fn restore(&self) {
-        // SAFETY: `setrlimit` reads the two limits from `self`. The descriptors that are closed were closed when we were
-        // started (`before_main`), so they are the /dev/null that Rust's runtime put there; nothing in this forked child
-        // owns them.
+        // SAFETY: `setrlimit` reads the two limits from `self`. The descriptors that are closed were closed when we
+        // were started (`before_main`), so they are the /dev/null that Rust's runtime put there; nothing in this forked
+        // child owns them.
         unsafe {
             libc::setrlimit(libc::RLIMIT_AS, &self.address_space);
             libc::setrlimit(libc::RLIMIT_FSIZE, &self.file_size);
