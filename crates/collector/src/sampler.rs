@@ -1,7 +1,7 @@
 //! Resident memory of the target over time.
 //!
-//! Receives: a call in every round that merges. Returns: at most one sample in every 10 ms, in blocks. Must hold: without
-//! /proc there are no samples, and nothing else changes.
+//! Receives: a call in every round that merges. Returns: at most one sample in every 10 ms, in blocks. Must hold:
+//! without /proc there are no samples, and nothing else changes.
 use crate::mapping::Mapping;
 use crate::recorder::Recorder;
 use format::{RawBlock, RssSample};
