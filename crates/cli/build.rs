@@ -39,9 +39,9 @@ fn main() {
 
 /// Compiles the three crates that are in the library, and returns the archive of all their code.
 ///
-/// They have no other dependencies, so rustc is called without cargo. Cargo would put the absolute path of a crate outside of
-/// the workspace of `capture-so` into the names of its functions, and the same sources would give another library in every
-/// folder. The outer build's flags (`RUSTFLAGS`, the profile) do not apply to this library either.
+/// They have no other dependencies, so rustc is called without cargo. Cargo would put the absolute path of a crate
+/// outside of the workspace of `capture-so` into the names of its functions, and the same sources would give another
+/// library in every folder. The outer build's flags (`RUSTFLAGS`, the profile) do not apply to this library either.
 fn compile(crates: &Path, out: &Path) -> PathBuf {
     fs::create_dir_all(out).unwrap_or_else(|error| fail(&format!("cannot make {}: {error}", out.display())));
     let source = |name: &str| crates.join(name).join("src/lib.rs");
@@ -111,7 +111,7 @@ fn link(archive: &Path, library: &Path, out: &Path) {
     }
 }
 
-/// The symbols that programs may bind to. All others are local.
+/// Returns the linker's version script: the symbols that programs may bind to are global, all others are local.
 fn export_map() -> String {
     const EXEC: &[&str] = &[
         "execve",

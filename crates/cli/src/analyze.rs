@@ -1,7 +1,8 @@
 //! `heaptrack analyze`: the page over one or several traces.
 //!
-//! Receives: files, and where to listen. Returns: the address on stdout, then serves until it is stopped. Must hold: a file that is no trace is
-//! reported before the server starts. Where no browser can be opened (ssh), the command to type is printed instead.
+//! Receives: files, and where to listen. Returns: the address on stdout, then serves until it is stopped. Must hold: a
+//! single file that is no trace is reported before the server starts; of several files, the page shows which one is
+//! bad. In an ssh session, the command to type on the user's own machine is printed.
 use crate::say;
 use crate::trouble::unreadable;
 use anyhow::Context;
@@ -123,13 +124,13 @@ fn over_ssh() -> Option<(String, String)> {
     Some((user, host))
 }
 
-/// True if a browser that we start appears on the user's own screen.
+/// Returns true if a browser that we start appears on the user's own screen.
 pub fn is_at_hand() -> bool {
     let has_screen = std::env::var_os("DISPLAY").is_some() || std::env::var_os("WAYLAND_DISPLAY").is_some();
     std::env::var_os("BROWSER").is_some() || has_screen && std::env::var_os("SSH_CONNECTION").is_none()
 }
 
-/// Does not wait for the browser. If there is none, the user still has the address.
+/// Opens the address in a browser, without waiting for it. If there is no browser, the user still has the address.
 pub fn open_browser(address: &str) {
     let own = std::env::var_os("BROWSER").into_iter();
     for program in own.chain(["xdg-open", "gio", "wslview", "x-www-browser"].map(OsString::from)) {

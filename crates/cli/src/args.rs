@@ -1,8 +1,8 @@
 //! The command line.
 //!
-//! Receives: the words as the shell split them. Returns: what to do. Must hold: the first word that is not an option is the program, and all
-//! words after it are its arguments, unchanged. The name of a subcommand counts only as the first word, so `heaptrack ./print` and
-//! `heaptrack -- print` run programs.
+//! Receives: the words as the shell split them. Returns: what to do. Must hold: the first word that is not an option is
+//! the program, and all words after it are its arguments, unchanged. The name of a subcommand counts only as the first
+//! word, so `heaptrack ./print` and `heaptrack -- print` run programs.
 use crate::analyze::Analyze;
 use crate::attach::Attach;
 use crate::detach::Detach;
@@ -66,7 +66,7 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Invocation {
     try_parse(words).unwrap_or_else(|wrong| wrong.exit())
 }
 
-/// `Err` on wrong usage, `--help` and `--version`.
+/// Returns `Err` on wrong usage, `--help` and `--version`.
 pub fn try_parse(words: impl Iterator<Item = OsString>) -> Result<Invocation, Wrong> {
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().and_then(|word| Path::new(word).file_name()).and_then(|name| name.to_str());
@@ -89,7 +89,8 @@ pub fn try_parse(words: impl Iterator<Item = OsString>) -> Result<Invocation, Wr
     })
 }
 
-/// The subcommand that the first word names. `words` are all words of the command line.
+/// Parses the subcommand that the first word names, or returns `None` if it names none. `words` are all words of the
+/// command line.
 fn subcommand(first: &str, words: &[OsString]) -> Result<Option<Invocation>, Wrong> {
     let words = || words[1..].to_vec();
     Ok(Some(match first {
@@ -128,7 +129,8 @@ pub fn fence_off(mut words: Vec<OsString>, command: &clap::Command) -> Vec<OsStr
     words
 }
 
-/// True if the value of an option is the next word, as for `-o`, `-qo` and `--output`, but not for `-oNAME` and `--output=NAME`.
+/// Returns true if the value of an option is the next word, as for `-o`, `-qo` and `--output`, but not for `-oNAME` and
+/// `--output=NAME`.
 pub fn takes_next(command: &clap::Command, option: &[u8]) -> bool {
     let takes_value = |found: Option<&clap::Arg>| found.is_some_and(|arg| arg.get_action().takes_values());
     if let Some(long) = option.strip_prefix(b"--") {

@@ -1,8 +1,9 @@
 //! `heaptrack -p PID`: records a running program, from the first look at it to the detach.
 //!
-//! Receives: a pid. Returns: a trace and exit code 0, or one sentence and exit code 3. Must hold: the program keeps
-//! running, whatever happens to us. Its code is restored at Ctrl-C, SIGTERM and the end of the given time. Nothing is
-//! written unless recording began.
+//! Receives: a pid. Returns: a trace and exit code 0, or 1 if the trace was cut or failed. If the process cannot be
+//! attached to: one sentence and exit code 3. Wrong usage: exit code 2. A build with the feature `checks` returns 70 if
+//! a check failed. Must hold: the program keeps running, whatever happens to us. Its code is restored at Ctrl-C,
+//! SIGTERM and the end of the given time. No trace is left unless recording began.
 use crate::library;
 use crate::naming_thread::Names;
 use crate::output::Output;
@@ -28,9 +29,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use symbols::Target;
 
-/// The process cannot be attached to.
+/// The exit code if the process cannot be attached to or detached from.
 pub const REFUSED: u8 = 3;
-/// The trace ends before the recording did: the disk was full, or writing failed otherwise.
+/// The exit code if the trace ends before the recording did, because the disk was full or writing failed otherwise.
+/// Also if the recording failed and there is no trace.
 const CUT: u8 = 1;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often a process may become another program while it is being attached to.
@@ -59,7 +61,7 @@ pub struct Attach {
 }
 
 impl Attach {
-    /// `heaptrack -p PID`, if the user typed that.
+    /// Returns the options of `heaptrack -p PID`, if the user typed that.
     pub fn of(record: &Record) -> Option<Attach> {
         Some(Attach { duration: record.duration, recording: record.recording.clone(), pid: record.pid? })
     }
@@ -70,7 +72,7 @@ impl Attach {
 enum Cause {
     /// The user stopped us, or the time is over.
     Asked,
-    /// Another heaptrack has detached.
+    /// Another heaptrack, the program itself or the capture library has ended the session.
     Detached,
     /// The program ended, or replaced itself by another one.
     Over,
@@ -122,8 +124,9 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Attaches again if the process has become another program meanwhile: the exec has wiped out whatever the attach did to the process.
-/// A program that a shell has just started (`./server & heaptrack -p $!`) is a copy of the shell at first.
+/// Calls `attach`, and calls it again if the process has become another program meanwhile: the exec has wiped out
+/// whatever the attach did to the process. A program that a shell has just started (`./server & heaptrack -p $!`) is a
+/// copy of the shell at first.
 pub fn again_after_exec<T>(mut attach: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     for _ in 0..MOST_EXECS {
         match attach() {

@@ -1,5 +1,5 @@
-//! Tries every option with every output. Either the option is refused with a sentence that names it, or the output
-//! changes. No option is ignored.
+//! Tries every option with every output. Either the command line is refused with a sentence that names one of its
+//! options, or the output changes. No option is ignored.
 mod answers;
 mod made;
 
@@ -40,7 +40,8 @@ impl TriedOption {
     }
 }
 
-/// The options of `print`, with a value for each. The list depends on `output`, because some options need others there.
+/// Returns the options of `print`, with a value for each. The list depends on `output`, because some options need
+/// others there.
 fn options(files: &Files, output: Output) -> Vec<TriedOption> {
     let switch = |option, value: &str| TriedOption { option, value: Some(value.into()), with: Vec::new() };
     let file = |option, name: &str| switch(option, &files.word(name));
@@ -108,7 +109,7 @@ fn options(files: &Files, output: Output) -> Vec<TriedOption> {
     ]
 }
 
-/// The words of a command line that ask for an output.
+/// Returns the words of a command line that ask for an output.
 fn asking(files: &Files, output: Output) -> Vec<String> {
     let file = |option: &str, name: &str| vec![option.to_owned(), files.word(name)];
     match output {
@@ -158,7 +159,7 @@ fn outputs() -> Vec<Output> {
     Output::OTHERS.into_iter().chain(View::VALUES.map(Output::View)).collect()
 }
 
-/// Pairs of an output and an option that are not tried.
+/// Returns true for a pair of an output and an option that is not tried.
 fn is_left_out(output: Output, option: &str) -> bool {
     let asks_for_it = match output {
         Output::Text => false,
@@ -174,7 +175,7 @@ fn is_left_out(output: Output, option: &str) -> bool {
     asks_for_it || option == "json" && matches!(output, Output::View(_) | Output::Event)
 }
 
-/// The words without an option, and with it.
+/// Returns the words without an option, and with it.
 fn lines(files: &Files, output: Output, asked: &TriedOption) -> (Vec<String>, Vec<String>) {
     let without = [asking(files, output), asked.with.clone()].concat();
     let is_base = matches!(asked.option, "diff" | "compare");
@@ -195,7 +196,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// One output with one option.
+    /// Tries one output with one option.
     fn check(&mut self, files: &Files, output: Output, asked: &TriedOption) {
         let (without, with) = lines(files, output, asked);
         let line = with.join(" ");

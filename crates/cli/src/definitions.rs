@@ -16,7 +16,7 @@ use std::path::Path;
 type Section = elf::SectionHeader64<Endianness>;
 type Symbol = elf::Sym64<Endianness>;
 
-/// Must be a multiple of a symbol's size.
+/// The bytes of a section that are read at a time. Must be a multiple of a symbol's size.
 const PIECE: usize = 24 << 13;
 
 /// A function that the file defines.
@@ -64,7 +64,7 @@ pub fn find(
     tables.sort_by_key(|(_, section)| !is_dynamic(section));
     let mut exported = 0;
     for (number, symbols) in tables {
-        // An exported symbol is in both tables, so all of these were found already.
+        // An exported symbol is in both tables. If this table has no more global symbols, all were found already.
         if scope == Scope::Global && !is_dynamic(symbols) && globals(symbols, endian) <= exported {
             continue;
         }
@@ -87,7 +87,7 @@ pub fn find(
     found
 }
 
-/// The symbols of a table that other files can see. In a table, local symbols come first.
+/// Returns how many symbols of a table other files can see. In a table, local symbols come first.
 fn globals(symbols: &Section, endian: Endianness) -> u64 {
     (symbols.sh_size(endian) / size_of::<Symbol>() as u64).saturating_sub(symbols.sh_info(endian) as u64)
 }
@@ -97,8 +97,8 @@ fn globals(symbols: &Section, endian: Endianness) -> u64 {
 /// ```text
 /// .gnu.hash:  buckets u32, first symbol u32, filter words u32, shift u32 | filter u64 ... | buckets u32 ... | chains u32 ...
 /// ```
-/// A bucket has the number of its first symbol; the chains have, from the first symbol on, each symbol's hash, whose lowest bit says that it is the
-/// last of its bucket.
+/// A bucket has the number of its first symbol; the chains have, from the first symbol on, each symbol's hash, whose
+/// lowest bit says that it is the last of its bucket.
 struct Exports<'a> {
     file: &'a File,
     endian: Endianness,
@@ -134,7 +134,7 @@ impl Exports<'_> {
         Some(found)
     }
 
-    /// Returns the symbol if it is a function with that name.
+    /// Returns `Some(None)` if the symbol is no function with that name, and `None` if the tables are malformed.
     fn defined(&self, symbol: u32, name: &'static [u8]) -> Option<Option<Defined>> {
         let mut bytes = [0; size_of::<Symbol>()];
         self.read(self.symbols, symbol as u64 * bytes.len() as u64, &mut bytes)?;
@@ -167,7 +167,7 @@ fn is_defined_function(symbol: &Symbol, endian: Endianness, scope: Scope) -> boo
     is_function && symbol.st_shndx(endian) != elf::SHN_UNDEF && counts
 }
 
-/// A position at which a symbol's name may begin.
+/// A position in the strings at which a symbol's name may begin.
 #[derive(Clone, Copy)]
 struct Occurrence {
     offset: u64,

@@ -1,8 +1,9 @@
 //! The file that a command writes: the one way for everything that is made from a trace.
 //!
-//! Receives: the value of `-o`, and the files that the command reads. Returns: a place to write to. Must hold: no
-//! input, no trace and no running recording is overwritten, whatever name leads to it. A file appears whole or not at
-//! all, and until then the old file stays. An error names only the file that could not be written.
+//! Receives: the value of `-o`, and the files that the command reads. Returns: a place to write to. Must hold: no input
+//! and no running recording is overwritten, whatever name leads to it, and a finished trace only by another trace. A
+//! file appears whole or not at all, and until then the old file stays. An error names only the file that could not be
+//! written.
 use crate::unfinished::Unfinished;
 use anyhow::{Context, bail};
 use export::{Packed, Packing};
@@ -77,7 +78,8 @@ impl Destination {
         &self.path
     }
 
-    /// Compares device and inode, so that links, relative paths and other mounts do not hide an input.
+    /// Fails if the destination is one of the inputs. Compares device and inode, so that links, relative paths and
+    /// other mounts do not hide an input.
     fn refuse_inputs(&self, inputs: &[&Path]) -> anyhow::Result<()> {
         let there = match self.place {
             DestinationKind::Stdout => rustix::fs::fstat(io::stdout()).ok().map(|stat| (stat.st_dev, stat.st_ino)),
@@ -203,18 +205,18 @@ impl<W: Write> Write for Checked<W> {
     }
 }
 
-/// True for `-` and for every name of our own stdout, which may be a file that was opened for appending.
+/// Returns true for `-` and for the usual names of our own stdout, which may be a file that was opened for appending.
 pub fn is_stdout(option: &Path) -> bool {
     ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| option == Path::new(name))
 }
 
-/// True for an existing folder, and for `x/`, `.` and `..`, which can only be folders.
+/// Returns true for an existing folder, and for `x/`, `.` and `..`, which can only be folders.
 pub fn names_folder(option: &Path) -> bool {
     let bytes = option.as_os_str().as_bytes();
     bytes.ends_with(b"/") || bytes.ends_with(b"/.") || matches!(bytes, b"." | b"..") || option.is_dir()
 }
 
-/// True for a device, a pipe, a socket, or an open descriptor.
+/// Returns true for a device, a pipe, a socket, or an open descriptor.
 pub fn is_special(path: &Path) -> bool {
     let is_descriptor = ["/dev/fd", "/proc/self/fd", "/dev/stderr"].iter().any(|folder| path.starts_with(folder));
     fs::metadata(path).is_ok_and(|data| {
@@ -238,7 +240,7 @@ pub fn with_htz(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The name of a file that is made from a trace and written to a folder: `b.svg` for `a/b.htz`.
+/// Returns the name of a file that is made from a trace and written to a folder: `b.svg` for `a/b.htz`.
 pub fn named_after(input: &Path, ending: &str) -> OsString {
     let mut name = input.file_stem().unwrap_or(OsStr::new("trace")).to_owned();
     name.push(ending);

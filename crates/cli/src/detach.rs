@@ -1,8 +1,8 @@
 //! `heaptrack detach PID`: ends the recording of a program that was attached to, from another process or after the
 //! recorder was killed.
 //!
-//! Receives: a pid. Returns: exit code 0 when nothing of a recording is left in the process, or one sentence and exit
-//! code 3.
+//! Receives: a pid. Returns: exit code 0 when no recording is in force in the process any more, one sentence and exit
+//! code 3 if that is not possible, or exit code 2 on wrong usage.
 use crate::attach::REFUSED;
 use crate::attach::{functions, tell_children, tell_left};
 use crate::{library, say, signals};
@@ -21,7 +21,7 @@ const HELP: &str = "\
 Example:
   heaptrack detach 4711   also after the heaptrack that recorded it was killed
 
-Exit code: 0 when nothing of a recording is left in the process; 3 that is not possible, and a sentence says why; 2 wrong usage.";
+Exit code: 0 when the process is not recorded any more; 3 that is not possible, and a sentence says why; 2 wrong usage.";
 
 /// Ends the recording of a program that was attached to, and restores its code.
 #[derive(Debug, Parser)]
@@ -37,7 +37,7 @@ pub struct Detach {
 
 /// How long a recorder has to end its session.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Long enough for a recorder to restore a program.
+/// How long to wait for the recorder before the process is looked at again. A recorder needs less to restore a program.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
@@ -121,7 +121,7 @@ impl Recorder {
             && Instant::now() < until
             && !stop.load(Ordering::Acquire)
         {
-            // Readable once it has ended, also while it is still a zombie.
+            // The descriptor is readable once the recorder has ended, also while it is still a zombie.
             let mut ended = [PollFd::new(process, PollFlags::IN)];
             if poll(&mut ended, Some(&STEP)) == Ok(1) {
                 self.process = None;

@@ -28,7 +28,7 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// `Err` on wrong usage, `--help` and `--version`.
+    /// Returns `Err` on wrong usage, `--help` and `--version`.
     pub fn from_words(words: Vec<OsString>) -> Result<Print, Wrong> {
         let mut command = Diff::command();
         let matches = command.try_get_matches_from_mut(with_values(words)).map_err(Wrong::Words)?;

@@ -1,6 +1,7 @@
 //! `heaptrack export`: a trace in another tool's format.
 //!
-//! Receives: a trace, a format, a name. Returns: a file, or bytes on stdout. Must hold: a file appears whole or not at all.
+//! Receives: a trace, a format, a name. Returns: a file, or bytes on stdout. Must hold: a file appears whole or not at
+//! all.
 use crate::destination::{Content, Destination, named_after};
 use crate::known_leaks::KnownLeaks;
 use crate::support;
@@ -57,7 +58,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// `Err` on wrong usage, `--help` and `--version`.
+    /// Returns `Err` on wrong usage, `--help` and `--version`.
     pub fn from_words(words: Vec<OsString>) -> Result<Export, Wrong> {
         let mut command = Export::command();
         let matches = command.try_get_matches_from_mut(words).map_err(Wrong::Words)?;
@@ -160,7 +161,7 @@ fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The file, of which the domain that was asked for is read.
+/// Opens the trace. Only the domain that was asked for will be read.
 fn trace_file(options: &Export) -> anyhow::Result<TraceFile> {
     let read = |error: format::Error| unreadable(&options.file, &error);
     let file = TraceFile::open(&options.file).map_err(read)?;
@@ -206,7 +207,8 @@ const fn caption(cost: Cost) -> (&'static str, &'static str) {
     }
 }
 
-/// Converts a recording whose name asks for KDE's format: makes `name.zst` from `name.zst.htz`, which is then removed.
+/// Converts a recording whose name asks for KDE's format: makes `name.zst` from `name.zst.htz`. The latter is then
+/// removed, unless it has blocks of custom allocators.
 pub fn convert(trace: &Path) -> anyhow::Result<PathBuf> {
     let target = trace.with_extension("");
     let output = Destination::new(&target, OsStr::new("trace.zst"), Content::Other, &[trace])?;

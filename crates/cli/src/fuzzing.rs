@@ -1,8 +1,9 @@
 //! The fuzzer of the command line (`fuzz/`, target `command_line`). Built only with `--cfg fuzzing`.
 //!
 //! The input has one word of a command line per line. Must hold: no panic. The program and its arguments are the last
-//! words, unchanged, and any further word is one more argument of the program. A first word that is neither an option nor
-//! the name of a subcommand is the program. A known command line always has the same meaning, whatever came before it.
+//! words, unchanged, and any further word is one more argument of the program. A first word that is neither an option
+//! nor the name of a subcommand is the program. A known command line always has the same meaning, whatever came before
+//! it.
 use crate::args::{Invocation, try_parse};
 use crate::heaptrace;
 use libfuzzer_sys::fuzz_target;
@@ -43,7 +44,7 @@ fn meaning(words: &[&str]) -> String {
     format!("{:?}", try_parse(words.iter().map(OsString::from)))
 }
 
-/// The program and its arguments, where the first word alone tells that they begin there.
+/// Returns the program and its arguments, if the first word alone tells where they begin.
 fn obvious(words: &[OsString]) -> Option<&[OsString]> {
     let name = words.first().and_then(|word| Path::new(word).file_name());
     if name.is_some_and(|name| NAMES.iter().any(|known| name == *known)) {

@@ -7,8 +7,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use symbols::Search;
 
-/// Writes a raw file of KDE's heaptrack as a trace of ours, in the same folder, with the build-ids of its modules, so that names can be added to
-/// it. Returns `None` if the file is not one of KDE's.
+/// Writes a raw file of KDE's heaptrack as a trace of ours, in the same folder, with the build-ids of its modules, so
+/// that names can be added to it. Returns `None` if the file is not one of KDE's.
 pub fn as_own(path: &Path, search: &Search) -> anyhow::Result<Option<PathBuf>> {
     let mut source = open_without_names(path).map_err(|error| unreadable(path, &error))?;
     if !source.is_kde() {
@@ -43,7 +43,7 @@ pub fn as_own(path: &Path, search: &Search) -> anyhow::Result<Option<PathBuf>> {
     Ok(Some(target))
 }
 
-/// `x.htz` for `x.raw.zst`.
+/// Returns the name of the new trace: `x.htz` for `x.raw.zst`.
 fn own_name(path: &Path) -> PathBuf {
     let mut name = path.to_owned();
     for extension in ["zst", "gz", "raw"] {

@@ -22,8 +22,8 @@ pub struct KnownLeaks {
 }
 
 impl KnownLeaks {
-    /// `embedded` is the program's own list. `--no-suppressions` is not handled here, because the output may still list
-    /// suppressions.
+    /// Reads the lists that the options ask for. `embedded` is the program's own list. `--no-suppressions` is not
+    /// handled here, because the output may still list suppressions.
     pub fn load(&self, embedded: &str) -> anyhow::Result<Suppressions> {
         let mut known = Suppressions::new();
         if !self.disable_builtin_suppressions {
@@ -34,7 +34,7 @@ impl KnownLeaks {
             complain(&file.display(), &known.add(&text, Source::File));
         }
         if !self.disable_embedded_suppressions {
-            // Mistakes in the program's own list are not reported. LeakSanitizer has reported them.
+            // Mistakes in the program's own list are not reported. LeakSanitizer reports them.
             known.add(embedded, Source::Embedded);
         }
         Ok(known)

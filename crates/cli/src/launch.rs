@@ -2,7 +2,7 @@
 //!
 //! Receives: the program, the library, the channel's variable. Returns: a launch of the program, or of gdb. Must hold:
 //! the program gets its own words and its own environment in its own order. Our variables are appended after it, where
-//! the library cuts them off again.
+//! the library cuts them off again. Only in a program that is followed do they stay.
 use collector::{Launch, environment};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -27,7 +27,7 @@ fn value_of(entry: &OsStr, name: &str) -> Option<OsString> {
     Some(OsString::from_vec(value.to_vec()))
 }
 
-/// The entry that the loader uses, which is the last of several.
+/// Returns the index and value of the LD_PRELOAD that the loader uses, which is the last of several.
 fn last_preload(environment: &[OsString]) -> Option<(usize, OsString)> {
     let value = |(at, entry): (usize, &OsString)| Some((at, value_of(entry, PRELOAD)?));
     environment.iter().enumerate().rev().find_map(value)
@@ -43,16 +43,16 @@ fn before(library: &Path, theirs: Option<OsString>) -> OsString {
     value
 }
 
-/// The program, unrecorded.
+/// Makes a launch of the program, unrecorded.
 pub fn plain(program: &Path, words: &[OsString]) -> io::Result<Launch> {
     Launch::new(program, words.to_vec(), environment())
 }
 
-/// A user's own LD_PRELOAD stays where it is. Ours is a second entry at the end, which the loader uses and our library
-/// removes.
+/// Makes a launch of the program that records it. A user's own LD_PRELOAD stays where it is. Ours is a second entry at
+/// the end, which the loader uses and our library removes.
 pub fn recorded(program: &Path, words: &[OsString], library: &Path, channel: &str) -> io::Result<Launch> {
     let mut entries = environment();
-    // heaptrace follows this process if it follows us. It does not follow what we record.
+    // If heaptrace follows us, it must not follow the program that we record.
     entries.retain(|entry| value_of(entry, FOLLOW).is_none());
     let theirs = last_preload(&entries).map(|(_, value)| value);
     entries.push(entry(PRELOAD, before(library, theirs)));
@@ -60,8 +60,8 @@ pub fn recorded(program: &Path, words: &[OsString], library: &Path, channel: &st
     Launch::new(program, words.to_vec(), entries)
 }
 
-/// The same for a program that is watched with everything that it starts. The variables stay in the environment, so there
-/// is one LD_PRELOAD: ours is written into the user's own.
+/// Makes a launch of a program that is watched with everything that it starts. The variables stay in the environment,
+/// so there is one LD_PRELOAD: our library is written into the user's own.
 pub fn followed(program: &Path, words: &[OsString], library: &Path, channel: &str, hub: &str) -> io::Result<Launch> {
     let mut entries = environment();
     entries.retain(|entry| value_of(entry, FOLLOW).is_none());
@@ -76,7 +76,7 @@ pub fn followed(program: &Path, words: &[OsString], library: &Path, channel: &st
     Launch::new(program, words.to_vec(), entries)
 }
 
-/// Starts gdb, in which `run` starts the recorded program. gdb itself and its helpers are not recorded.
+/// Makes a launch of gdb, in which `run` starts the recorded program. gdb itself and its helpers are not recorded.
 pub fn under_gdb(gdb: &Path, program: &Path, words: &[OsString], library: &Path, channel: &str) -> io::Result<Launch> {
     let entries = environment();
     let mut line = vec![OsString::from("gdb")];

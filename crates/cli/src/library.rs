@@ -1,9 +1,9 @@
 //! Puts the capture library where the loader can map it.
 //!
 //! Receives: the library inside this binary. Returns: a path for LD_PRELOAD. Must hold: only we can write there (a
-//! folder of mode 0711 that we own). Others can read it, because a program that gives up its privileges may start
-//! others that preload it. An existing file is compared byte by byte. A folder that is mounted noexec is not used. If
-//! there is no other place, the library is in our memory.
+//! folder of mode 0711 that we own). Others can read the library, because a program that gives up its privileges may
+//! start others that preload it. An existing file is compared byte by byte. A folder that is mounted noexec is not
+//! used. If there is no other place, the library is in our memory.
 use collector::part;
 use rustix::fs::{MemfdFlags, Mode, OFlags, StatVfsMountFlags};
 use std::fs::{self, File};
@@ -28,7 +28,8 @@ pub struct Library {
     _memory: Option<OwnedFd>,
 }
 
-/// `output_folder` is the folder of the trace, which is tried last.
+/// Writes the library to a folder, or to memory if no folder can be used. `output_folder` is the folder of the trace.
+/// Others are tried before it, unless only this one can be reached by every user.
 pub fn place(output_folder: &Path) -> io::Result<Library> {
     match on_disk(output_folder) {
         Some(path) => Ok(Library { path, _memory: None }),
@@ -45,7 +46,7 @@ pub fn on_disk(last: &Path) -> Option<PathBuf> {
     folders.iter().find_map(|folder| place_in(folder).ok())
 }
 
-/// True if every user may pass through the folder and all its parents.
+/// Returns true if every user may pass through the folder and all its parents.
 fn is_open_to_all(folder: &Path) -> bool {
     let is_open = |folder: &Path| fs::metadata(folder).is_ok_and(|metadata| metadata.mode() & 0o001 != 0);
     folder.canonicalize().is_ok_and(|folder| folder.ancestors().all(is_open))
@@ -100,7 +101,7 @@ fn is_ours(path: &Path) -> bool {
     is_sound && fs::read(path).is_ok_and(|bytes| bytes == CONTENT)
 }
 
-/// The file appears as a whole, because another heaptrack may start at the same moment.
+/// Writes the library. The file appears as a whole, because another heaptrack may start at the same moment.
 fn write(own: &Path, path: &Path) -> io::Result<()> {
     part::remove_abandoned(own);
     let (unfinished, mut file) = part::create(own)?;

@@ -1,7 +1,7 @@
 //! `heaptrack --live PROGRAM`: the page while a program is recorded.
 //!
-//! Receives: the trace that is being written. A thread serves the page. Must hold: the recording never waits for the page, and continues if the page
-//! cannot be served. After the program has ended, the page stays until Ctrl-C.
+//! Receives: the trace that is being written. A thread serves the page. Must hold: the recording never waits for the
+//! page, and continues if the page cannot be served. After the program has ended, the page stays until Ctrl-C.
 use crate::analyze::{is_at_hand, open_browser};
 use crate::say;
 use std::net::Ipv4Addr;
@@ -12,7 +12,7 @@ pub struct Live {
     address: String,
 }
 
-/// Returns `None` if the page cannot be served. A line on stderr has said why.
+/// Starts to serve the page. Returns `None` if that is not possible, and prints the reason on stderr.
 pub fn start(path: &Path) -> Option<Live> {
     let result = try_start(path);
     result

@@ -1,7 +1,7 @@
 //! The `heaptrack` command: the only place that composes the other crates.
 //!
-//! Receives: a command line. Returns: an exit code that scripts can rely on. Must hold: nothing of ours goes to the stdout of a recorded program, and
-//! every error says what to do next.
+//! Receives: a command line. Returns: an exit code that scripts can rely on. Must hold: nothing of ours goes to the
+//! stdout of a recorded program, and every error is one sentence.
 #![cfg_attr(not(fuzzing), forbid(unsafe_code))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 // `fuzz/` builds this file as the fuzzer of the command line: `fuzzing.rs` is then called instead of `main`.
@@ -52,11 +52,12 @@ use args::Invocation;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Wrong usage, or a file that cannot be read.
+/// The exit code for wrong usage, or for a file that cannot be read or written.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    // A library that reads debug files may panic on a hostile file. The panic is caught and costs only the names of that file.
+    // A library that reads debug files may panic on a hostile file. The panic is caught and costs only the names of
+    // that file.
     std::panic::set_hook(Box::new(|_| ()));
     // This comes first, because the program must inherit everything as we found it.
     let inherited = collector::Inherited::take();

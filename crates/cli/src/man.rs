@@ -1,7 +1,8 @@
 //! `heaptrack man`: the manual pages, as roff.
 //!
-//! Receives: the name of a command, or a folder for all pages. Returns: a page on stdout, or files. Must hold: a page says everything that `--help`
-//! says, because it is made from the same text. The paragraphs below the options become sections by their first words.
+//! Receives: the name of a command, or a folder for all pages. Returns: a page on stdout, or files. Must hold: a page
+//! says everything that `--help` says, because it is made from the same text. The paragraphs below the options become
+//! sections by their first words.
 use crate::destination::{Content, Destination};
 use crate::{analyze, args, attach, detach, diff, export, heaptrace, lib_install, merge, print, print_out, report};
 use crate::{symbolize, trim};
@@ -154,7 +155,7 @@ fn sections(text: &str) -> Vec<Section<'_>> {
         .map(|paragraph| {
             let title = section(paragraph).unwrap_or("NOTES");
             let lines = paragraph.lines();
-            // The title of the section says the same as the first line.
+            // The first line of examples only repeats the title of the section.
             let skipped = usize::from(matches!(title, "EXAMPLES"));
             Section { title, lines: lines.skip(skipped).collect() }
         })
@@ -204,7 +205,7 @@ mod tests {
         }
     }
 
-    /// No sentence of `--help` is missing in the page.
+    /// Every line of the text below the options of `--help`, and every long option, is in the page.
     #[test]
     fn a_page_has_all_that_help_has() {
         let pages = pages();

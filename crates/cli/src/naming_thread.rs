@@ -91,7 +91,7 @@ impl Names {
     }
 }
 
-/// Reads what was added to the file.
+/// Reads from the file, and after its end what is added later.
 struct Growing {
     file: File,
     at: u64,
@@ -193,7 +193,8 @@ impl Watcher<'_> {
         Some(())
     }
 
-    /// A recording with a limited size replaces its file by a shorter one, which contains the names so far.
+    /// Changes to the new file if there is one. A recording with a limited size replaces its file by a shorter one,
+    /// which contains the names so far.
     fn keep_up(&mut self) -> Option<()> {
         if self.place.is(&self.file).unwrap_or(true) {
             return Some(());
@@ -202,7 +203,7 @@ impl Watcher<'_> {
         self.begin_again()
     }
 
-    /// Reads the file from its beginning.
+    /// Lets the next read start at the beginning of the file. Forgets the frames that were read.
     fn begin_again(&mut self) -> Option<()> {
         self.reader = Reader::new(Growing { file: self.file.try_clone().ok()?, at: 0 }).ok()?;
         self.reader.skip(SKIPPED);

@@ -25,7 +25,7 @@ pub struct Output {
     /// The folders that we created, outermost first.
     made: Vec<PathBuf>,
     is_named: bool,
-    /// A device or a pipe that was asked for.
+    /// The device or pipe that the user gave with `-o`.
     sink: Option<Sink>,
 }
 
@@ -199,7 +199,7 @@ impl Drop for Output {
     }
 }
 
-/// True if another process holds the lock of a recorder on this file.
+/// Returns true if another process holds the lock of a recorder on this file.
 pub fn is_being_written(path: &Path) -> bool {
     let locked = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     // Only regular files are opened. Opening anything else could block or have an effect.
@@ -207,8 +207,8 @@ pub fn is_being_written(path: &Path) -> bool {
     is_file && File::open(path).is_ok_and(|file| locked(file) == Err(rustix::io::Errno::WOULDBLOCK))
 }
 
-/// The lock makes recordings that start together take their names one after the other. A lock that is held for long is
-/// ignored, because it is not one of ours.
+/// Locks the folder, so that recordings that start together take their names one after the other. Gives up after a
+/// second and returns `None`, because a lock that is held for so long is not one of ours.
 fn lock_folder(folder: &Path) -> Option<File> {
     let folder = File::open(folder).ok()?;
     for _ in 0..200 {

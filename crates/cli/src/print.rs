@@ -1,7 +1,8 @@
 //! `heaptrack print`: a trace on stdout, as text for people or as JSON for programs.
 //!
-//! Receives: the options and a trace. It may be finished, still growing, cut off, damaged, or KDE's. Returns: a report of everything that could be
-//! read. Must hold: the output says what was lost. Only a file that is no trace at all is an error (one sentence, exit code 2).
+//! Receives: the options and a trace. It may be finished, still growing, cut off, damaged, or KDE's. Returns: a report
+//! of everything that could be read. Must hold: the output says what was lost. Only a file that is no trace at all is
+//! an error (one sentence, exit code 2).
 mod difference;
 mod entry;
 mod extra_sections;
@@ -82,7 +83,7 @@ fn flame_cost(options: &Print) -> anyhow::Result<Cost> {
     })
 }
 
-/// The error of a query, with the option that the user typed instead of the word of the query.
+/// Returns the error of a query, with the option that the user typed instead of the word of the query.
 fn as_option(bad: &BadQuery) -> String {
     match bad {
         BadQuery::Word { name, value, reason } => {

@@ -57,7 +57,7 @@ const LITTLE_ENDIAN: u8 = 1;
 const EM_X86_64: u16 = 62;
 const MALLOC: &[u8] = b"malloc";
 const SUPPRESSIONS: &[u8] = b"__lsan_default_suppressions";
-/// Allocators that are linked into programs under names of their own. Their calls are not seen.
+/// Functions of allocators that are linked into programs under names of their own. Calls of them are not seen.
 const BUNDLED: [&[u8]; 5] = [b"_rjem_malloc", b"je_malloc", b"mi_malloc", b"tc_malloc", b"rpmalloc"];
 
 /// Tools that replace the allocator and must be loaded first. For each: a function that it defines in the program, a
@@ -70,7 +70,7 @@ const SANITIZERS: [(&[u8], &[u8], &str); 3] = [
 
 type Section = elf::SectionHeader64<Endianness>;
 
-/// The most bytes that are read of a dynamic section or its strings. No program has more.
+/// The most bytes that are read of a dynamic section or its strings.
 const MOST_DYNAMIC: u64 = 16 << 20;
 
 fn bytes_of(file: &File, section: &Section, endian: Endianness) -> Option<Vec<u8>> {
@@ -79,7 +79,7 @@ fn bytes_of(file: &File, section: &Section, endian: Endianness) -> Option<Vec<u8
     Some(bytes)
 }
 
-/// The names of the libraries that the loader will load for the program. Damaged tables have none.
+/// Returns the names of the libraries that the program itself asks the loader for, or `None` if its tables are damaged.
 fn needed(file: &File, sections: &[Section], endian: Endianness) -> Option<Vec<Vec<u8>>> {
     const DT_NEEDED: u64 = 1;
     let dynamic = sections.iter().find(|section| section.sh_type(endian) == elf::SHT_DYNAMIC)?;
@@ -100,7 +100,7 @@ pub fn find(word: &OsStr) -> Result<Program, Refusal> {
     Ok(Program { path, image, warning, suppressions })
 }
 
-/// The path of a helper program.
+/// Returns the path of a helper program.
 pub fn look_up_in_path(name: &str) -> Result<PathBuf, Refusal> {
     look_up(OsStr::new(name), std::env::var_os("PATH").as_deref())
 }
@@ -139,7 +139,7 @@ fn is_executable(path: &Path) -> bool {
     rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// Follows scripts to the file that is really executed.
+/// Follows scripts to the file that is really executed, and decides whether that file can be recorded.
 fn check(path: &Path, scripts_left: usize) -> Result<Image, Refusal> {
     let Ok(metadata) = path.metadata() else { return refuse(path, "cannot be looked at") };
     if metadata.is_dir() {
@@ -185,7 +185,7 @@ fn check_script(path: &Path, line: &[u8], scripts_left: usize) -> Result<Image, 
     check(&interpreter, scripts_left - 1)
 }
 
-/// True if the kernel tells the loader to ignore LD_PRELOAD.
+/// Returns true if the kernel tells the loader to ignore LD_PRELOAD.
 fn gains_rights(path: &Path, metadata: &Metadata) -> bool {
     let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
     let sets_user = metadata.mode() & 0o4000 != 0 && metadata.uid() != user.as_raw();

@@ -1,8 +1,8 @@
 //! `heaptrack PROGRAM`: from the command line to the exit code.
 //!
-//! Receives: options, and what the program inherits. Returns: the program's own exit code, or 126 or 127 if it could
-//! not be recorded. Must hold: nothing is written unless the program starts. Whatever goes wrong with the recording
-//! afterwards, the program runs to its end and its exit code is ours.
+//! Receives: options, and what the program inherits. Returns: the program's own exit code, or 127, 126 or 2 if it was
+//! not started. A build with the feature `checks` returns 70 if a check failed. Must hold: no trace is left unless the
+//! program starts. Whatever goes wrong with the recording afterwards, the program runs to its end.
 mod options;
 
 pub use options::Record;
@@ -37,8 +37,8 @@ const SERVERS_AT_THE_END: Duration = Duration::from_secs(60);
 /// symbolize`.
 pub(crate) const MEMORY_FOR_NAMES: u64 = 400 << 20;
 
-/// A check failed, in a build with the feature `checks`. The program's own exit code may hide that, because the program
-/// may handle SIGILL.
+/// The exit code if a check failed, in a build with the feature `checks`. The program's own exit code may hide that,
+/// because the program may handle SIGILL.
 pub(crate) const FAILED_CHECK: u8 = 70;
 
 pub fn run(options: &Record, inherited: &Inherited) -> ExitCode {
@@ -144,13 +144,13 @@ pub(crate) struct Ending<'a> {
     pub with_names: bool,
     pub names: Option<Names>,
     pub is_kde: bool,
-    /// What blocks are called that were not freed.
+    /// The words for blocks that were not freed.
     pub left: &'static str,
 }
 
 impl Ending<'_> {
     /// Adds the last names, converts the file if its name asks for KDE's format, and reports what was recorded. A trace
-    /// that was cut gets neither names nor a conversion.
+    /// that could not be written to its end gets neither names nor a conversion.
     pub fn conclude(self, outcome: &Outcome, path: &Path, output: &mut Output) {
         status::report_losses(outcome, path);
         let mut file = path.to_owned();
@@ -174,7 +174,8 @@ impl Ending<'_> {
     }
 }
 
-/// Converts the trace to KDE's format. The trace is removed only when the new file exists.
+/// Converts the trace to KDE's format. The trace is removed only when the new file exists and has all its blocks.
+/// Returns the new file, or `None` if that failed.
 fn convert(quiet: bool, path: &Path) -> Option<PathBuf> {
     match crate::export::convert(path) {
         Ok(target) => {
@@ -217,7 +218,7 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
     }
 }
 
-/// Returns the pid of our child, which is the target or gdb.
+/// Starts the program, or gdb. Returns the pid of our child.
 fn start(
     options: &Record,
     inherited: &Inherited,
@@ -283,7 +284,8 @@ pub(crate) fn code(exit: Exit) -> ExitCode {
     })
 }
 
-/// False if memory is limited (`ulimit -v`). Reading debug information takes memory, and recording is more important.
+/// Returns false if our memory is limited (`ulimit -v`). Reading debug information takes memory, and recording is more
+/// important.
 pub fn has_memory() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::As).current.is_none()
 }
@@ -316,7 +318,7 @@ fn name_the_rest(search: &SearchOptions, quiet: bool, max_size: Option<u64>, nam
     }
 }
 
-/// The library's refusal codes.
+/// Returns the reason that a refusal code of the capture library stands for.
 pub(crate) fn why_not(refusal: u32) -> &'static str {
     match refusal {
         1 => "the library in the program is of another version",

@@ -33,7 +33,8 @@ impl SearchOptions {
         })
     }
 
-    /// As `search`, and on the servers. Must not be used while the program runs, because a network can be slow.
+    /// Returns the places on this machine and the servers. Must not be used while the program runs, because a network
+    /// can be slow.
     pub fn search_everywhere(&self) -> symbols::Search {
         let servers = self.debuginfod.then(symbols::Debuginfod::from_environment).flatten();
         symbols::Search { debuginfod: servers.map(Arc::new), ..self.search() }
@@ -43,7 +44,7 @@ impl SearchOptions {
         self.debuginfod
     }
 
-    /// The places on this machine.
+    /// Returns the places on this machine.
     pub fn search(&self) -> symbols::Search {
         let whole = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         symbols::Search {

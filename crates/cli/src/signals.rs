@@ -1,9 +1,9 @@
 //! Signals that are sent to us. They are passed on to a program that we launched. They end the recording of a program
 //! that we attached to.
 //!
-//! Receives: the target's pid. A thread waits for signals. Must hold: we never die of a signal that the program could
-//! survive. A signal that arrives before the program has started reaches it when it starts. A signal that the terminal
-//! sends to the whole process group is not sent twice.
+//! Receives: the target's pid. A thread waits for signals. Must hold: while a launched program runs, we never die of a
+//! signal in `PASSED_ON`. A signal that arrives before the program has started reaches it when it starts. A signal that
+//! the terminal sends to the whole process group is not sent twice.
 use collector::{Inbox, Received};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// All signals that people send to a service. In a container we are the first process, so they send them to our pid.
-/// Signals that stop a process or report a fault of its own are not passed on.
+/// The signals that people send to a service. In a container we are the first process, so they send them to our pid.
+/// Signals that stop a process or report a fault of its own, and real-time signals, are not passed on.
 const PASSED_ON: [i32; 13] =
     [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGIO, SIGPROF, SIGURG, SIGVTALRM, SIGWINCH];
 
@@ -27,20 +27,21 @@ pub fn pass_on(target: i32, signal: i32) {
     }
 }
 
-/// True for a signal that the terminal sends to every process of the group, and so also to the program.
+/// Returns true for a signal that the terminal sends to every process of the group, and so also to the program.
 pub fn is_for_group(received: Received) -> bool {
     received.is_from_kernel && matches!(received.signal, SIGINT | SIGQUIT | SIGHUP | SIGCONT | SIGWINCH)
 }
 
-/// Signals that end a process without a handler, except those about a fault of its own, and except SIGPIPE and SIGXFSZ,
-/// which we ignore. Real-time signals are added.
+/// Signals that end a process without a handler, except SIGKILL, those about a fault of its own, and SIGPIPE and
+/// SIGXFSZ, which we ignore. `stop_flag` also handles the real-time signals.
 const TERMINATING: [i32; 13] =
     [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, STKFLT, SIGXCPU, SIGVTALRM, SIGPROF, SIGIO, PWR];
 const STKFLT: i32 = 16;
 const PWR: i32 = 30;
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 
-/// A flag that is set by every signal that would end us. Signals that we were started with ignored (`nohup`) stay ignored.
+/// Returns a flag that every signal sets that would end us. Signals that were ignored when we were started (`nohup`)
+/// stay ignored.
 pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let ignored = ignored();
@@ -50,7 +51,8 @@ pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// The signals that were ignored when we were started, as a bit for each, from 1.
+/// Returns the signals that this process ignores: bit n - 1 is signal n. These are the ones that were ignored when we
+/// were started, without SIGCHLD, and SIGPIPE and SIGXFSZ.
 pub fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -92,8 +94,9 @@ impl Signals {
         Ok(Signals { inbox, target, start, interrupts })
     }
 
-    /// The target exists, has not started yet, and has all signals blocked. It gets every signal that came so far. One that
-    /// the terminal also sent to the target stays a single signal, because it is still pending there.
+    /// Called when the target exists, has not started yet, and has all signals blocked. It gets every signal that came
+    /// so far. A signal that the terminal also sent to the target stays a single one, because it is still pending
+    /// there.
     pub fn pass_on_to(&self, pid: u32) {
         while let Some(received) = self.inbox.pending() {
             pass_on(pid as i32, received.signal);
@@ -102,7 +105,7 @@ impl Signals {
         let _ = self.start.send(());
     }
 
-    /// The target has ended, and its pid may soon belong to another process.
+    /// Passes no more signals on, because the target has ended and its pid may soon belong to another process.
     pub fn keep(&self) {
         self.target.store(0, Ordering::Release);
     }

@@ -79,7 +79,7 @@ impl Display for Line<'_> {
     }
 }
 
-/// 12.3M
+/// A number, as `12.3M`.
 pub struct Count(pub u64);
 
 impl Display for Count {
@@ -88,7 +88,7 @@ impl Display for Count {
     }
 }
 
-/// 12.3 MB, in powers of 1000 as KDE's heaptrack shows them.
+/// A size, as `12.3 MB`, in powers of 1000 like KDE's heaptrack.
 pub struct Bytes(pub u64);
 
 impl Display for Bytes {
@@ -108,8 +108,8 @@ fn scaled(f: &mut Formatter<'_>, value: u64, step: f64, units: &[&str]) -> fmt::
     if unit == 0 { write!(f, "{value}{name}") } else { write!(f, "{number:.1}{name}") }
 }
 
-/// Prints the lines at the end. `left` is what blocks that were not freed are called. `can_be_read` is true if the
-/// trace is a file.
+/// Prints the lines at the end. `left` has the words for blocks that were not freed. `can_be_read` is true if the trace
+/// is a file.
 pub fn report(outcome: &Outcome, path: &Path, bytes: u64, left: &str, can_be_read: bool) {
     let totals = &outcome.totals;
     say(format_args!("heaptrack: {} ({})", path.display(), Bytes(bytes)));
@@ -168,7 +168,7 @@ pub fn report_losses(outcome: &Outcome, path: &Path) {
     }
 }
 
-/// The path as it can be pasted into a shell.
+/// Returns the path as it can be pasted into a shell.
 fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+%:,@=".contains(c);

@@ -36,7 +36,7 @@ impl Output {
         Output::Massif,
     ];
 
-    /// True if the option has an effect on this output.
+    /// Returns true if the option has an effect on this output.
     #[cfg(test)]
     pub fn heeds(self, option: &str) -> bool {
         ROWS.iter().any(|row| row.option == option && row.has(self))
@@ -168,7 +168,7 @@ impl Row {
         }
     }
 
-    /// The outputs on which the option has an effect, as a list for people.
+    /// Returns the outputs on which the option has an effect, as a list for people.
     fn places(&self) -> String {
         let mut places: Vec<String> =
             Output::OTHERS.into_iter().filter(|output| self.has(*output)).map(Output::name).collect();
@@ -224,7 +224,7 @@ impl Given<'_> {
     }
 }
 
-/// Groups rows with the same places, as (options, places).
+/// Groups rows with the same places, as (options, places). The options that only choose an output are left out.
 fn groups() -> Vec<(Vec<&'static str>, String)> {
     let mut groups: Vec<(Vec<&'static str>, String)> = Vec::new();
     for row in ROWS.iter().filter(|row| !matches!(row.option, "json" | "view" | "event")) {
@@ -237,12 +237,12 @@ fn groups() -> Vec<(Vec<&'static str>, String)> {
     groups
 }
 
-/// The text below the options of a command: this table, then its examples.
+/// Returns the text below the options of a command: this table, then its examples.
 pub fn help_with(examples: &str) -> String {
     format!("{}\n{examples}", help())
 }
 
-/// For `--help`.
+/// Returns the table for `--help` of `print` and `diff`.
 fn help() -> String {
     let mut text = String::from("Where options apply; elsewhere they are refused:\n");
     for (options, places) in groups() {
@@ -252,7 +252,7 @@ fn help() -> String {
     text
 }
 
-/// For docs/views.md.
+/// Returns the tables for docs/views.md.
 #[cfg(test)]
 fn page() -> String {
     let mut text = String::from("| options of `print` and `diff` | apply to |\n|---|---|\n");
@@ -281,7 +281,7 @@ const EXPORT: [(&str, &[Format]); 9] = [
     ("massif-detailed-freq", &[Format::Massif]),
 ];
 
-/// For `--help` of `export`.
+/// Returns the table for `--help` of `export`.
 pub fn export_help() -> String {
     let mut text = String::from("Where options apply; elsewhere they are refused:\n");
     for (option, formats) in EXPORT {
@@ -300,7 +300,7 @@ pub fn export_trouble(options: &[String], to: Format) -> Option<String> {
     Some(format!("--{option} changes nothing in --to {}; it is for {}", to.name(), formats.join(", ")))
 }
 
-/// The long names of the options that were given.
+/// Returns the long names of the options that were given.
 pub fn given(command: &clap::Command, matches: &clap::ArgMatches) -> Vec<String> {
     let is_given = |arg: &&clap::Arg| {
         matches!(matches.try_contains_id(arg.get_id().as_str()), Ok(true))
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// Options that say which file is read, or that end the command.
+    /// Options of `export` without a row: for the file that is read, for the version, and for the format itself.
     const NO_ROW: [&str; 3] = ["file", "version", "to"];
 
     fn longs(command: &clap::Command) -> Vec<String> {

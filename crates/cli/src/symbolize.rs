@@ -1,8 +1,8 @@
 //! `heaptrack symbolize FILE`: adds names to a trace that has none, or not all of them.
 //!
 //! Receives: a trace that is no longer being written, and the places of debug files. Returns: the same file with
-//! Symbols blocks after its end. Must hold: whatever happens, the old content of the file stays readable. The time
-//! limit is kept.
+//! Symbols blocks after its end, or for a raw file of KDE's a new trace (`kde_copy.rs`). Must hold: whatever happens,
+//! the old content of the file stays readable. If there is a time limit, it is kept.
 use crate::search_options::SearchOptions;
 use crate::trouble::{counted, reason, unreadable};
 use clap::Parser;
@@ -42,11 +42,11 @@ pub struct Symbolize {
     pub file: PathBuf,
 }
 
-/// What the caller knows besides the file.
+/// What the caller knows about the program besides the file, and the limits that it sets.
 #[derive(Default)]
 pub struct Help {
     pub search: Search,
-    /// The process, if it was watched while it ran. It keeps files open that may have been deleted.
+    /// The files of the process, if they were opened while it ran. They may have been deleted since.
     pub target: Option<Arc<Target>>,
     pub jit: Option<Jit>,
     pub time: Option<Duration>,
@@ -57,13 +57,13 @@ pub struct Help {
     pub quiet: bool,
 }
 
-/// The result.
+/// The result of `add_names`.
 #[derive(Debug, Default)]
 pub struct Named {
     pub frames: usize,
     /// Frames that got no name.
     pub unknown: usize,
-    /// Every frame was looked up.
+    /// Every frame was looked up, and all names fit into the trace.
     pub all: bool,
     /// Sentences about modules whose file is not the one that ran, or cannot be read.
     pub notes: Vec<String>,

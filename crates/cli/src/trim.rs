@@ -17,8 +17,8 @@ Example:
 
 Exit code: 0; 2 wrong usage, or a file that cannot be read or written; 130 interrupted by Ctrl-C.";
 
-/// Cuts a trace to a range of time: what happened after --from, up to and including --to. Blocks that were live at --from stay, with their own
-/// stack, thread and time. Nothing else from the time before stays.
+/// Cuts a trace to a range of time: what happened after --from, up to and including --to. Blocks that were live at
+/// --from stay, with their own stack, thread and time. Nothing else from the time before stays.
 #[derive(Debug, Parser)]
 #[command(name = "heaptrack trim", bin_name = "heaptrack trim", version, after_help = HELP)]
 pub struct Trim {
@@ -36,7 +36,7 @@ pub struct Trim {
     pub file: PathBuf,
 }
 
-/// The compression of files that are written once and read often.
+/// The zstd level of files that are written once and read often.
 pub const LEVEL: i32 = 9;
 
 pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
@@ -67,7 +67,7 @@ pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// For commands that write only malloc's blocks of a trace.
+/// Tells the user if the trace has blocks of custom allocators. For commands that write only malloc's blocks.
 pub fn say_custom_is_left_out(path: &Path) -> Result<(), format::Error> {
     if has_custom(path)? {
         let path = path.display();
@@ -80,7 +80,7 @@ fn point(option: &str, text: &str) -> anyhow::Result<When> {
     When::parse(text).with_context(|| format!("--{option} {text}: {NOT_A_TIME}"))
 }
 
-/// The range in nanoseconds. A start of `None` means from the first event on.
+/// Returns the range in nanoseconds. A start of `None` means from the first event on.
 fn times(file: &Path, from: When, to: When) -> Result<(Option<u64>, u64), format::Error> {
     let needs_totals = |when| matches!(when, When::Peak | When::Percent(_));
     let totals = match needs_totals(from) || needs_totals(to) {

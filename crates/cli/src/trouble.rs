@@ -2,7 +2,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-/// The text of an error of the system without its number: "No such file or directory".
+/// Returns the text of an error of the system without its number: "No such file or directory".
 pub fn reason(error: &dyn Display) -> String {
     without_numbers(&error.to_string())
 }
@@ -23,7 +23,7 @@ pub fn without_numbers(text: &str) -> String {
     out
 }
 
-/// An error and its causes. A cause with which the text already ends is left out.
+/// Returns an error and its causes in one sentence. A cause with which the text already ends is left out.
 pub fn sentence(error: &anyhow::Error) -> String {
     let mut out = String::new();
     for cause in error.chain() {
@@ -38,7 +38,7 @@ pub fn sentence(error: &anyhow::Error) -> String {
     out
 }
 
-/// The sentence for a file that cannot be read.
+/// Returns the error for a file that cannot be read.
 pub fn unreadable(path: &Path, error: &dyn Display) -> anyhow::Error {
     anyhow::Error::msg(format!("cannot read {}: {}", path.display(), reason(error)))
 }

@@ -1,7 +1,7 @@
 //! A file that is being written, under a temporary name until it is complete.
 //!
-//! Must hold: an error or a signal leaves no temporary file. A file that SIGKILL leaves is removed by the next command
-//! that writes into the same folder.
+//! Must hold: an error, SIGINT, SIGTERM or SIGHUP leaves no temporary file. A file that another signal leaves, such as
+//! SIGKILL, is removed by the next command that writes into the same folder.
 use collector::part;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -23,7 +23,7 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// For a file that will be called `path`.
+    /// Creates the temporary file for a file that will be called `path`.
     pub fn create(path: &Path) -> io::Result<(Self, File)> {
         // Without this thread, a signal leaves the file, as a loss of power would.
         WATCHED.call_once(|| drop(watch()));
@@ -68,8 +68,8 @@ pub fn replace_by_link(path: &Path, target: &Path) -> io::Result<()> {
     fs::rename(&link, path).inspect_err(|_| drop(fs::remove_file(&link)))
 }
 
-/// The file that a path leads to, also if a link leads to a file that does not exist yet. A path that is no link stays
-/// as the user typed it.
+/// Returns the path of the file that `path` leads to, also if a link leads to a file that does not exist yet. A path
+/// that is no link stays as the user typed it.
 pub fn behind_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     // The kernel follows this many links.
@@ -80,7 +80,7 @@ pub fn behind_links(path: &Path) -> PathBuf {
     path
 }
 
-/// A file that replaces another one gets its owner and permissions, as far as we are allowed to set them.
+/// Gives the new file the owner and permissions of the file that it replaces, as far as we are allowed to set them.
 fn keep_owner(old: &Path, new: &File) {
     if let Ok(old) = fs::metadata(old) {
         let _ = fchown(new, Some(old.uid()), Some(old.gid()));
@@ -92,7 +92,7 @@ fn current() -> MutexGuard<'static, Vec<(PathBuf, PathBuf)>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on, a signal ends the process as before, but removes unfinished files first.
+/// From now on, SIGINT, SIGTERM and SIGHUP remove unfinished files and end the process with exit code 128 + signal.
 fn watch() -> io::Result<()> {
     // Signals that were ignored when we were started (`nohup`) stay ignored.
     let ignored = crate::signals::ignored();
@@ -114,7 +114,8 @@ pub fn interrupt(signal: i32) {
     }
 }
 
-/// `current` stays locked to the end of the process, so that no other thread finishes a file meanwhile.
+/// Removes the unfinished files and ends the process. The caller holds the lock of `current` to the end, so that no
+/// other thread finishes a file meanwhile.
 fn end(current: &[(PathBuf, PathBuf)], signal: i32) -> ! {
     for (name, path) in current {
         let _ = fs::remove_file(name);

@@ -42,7 +42,7 @@ fn unseen(kind: &str, subject: &str, sentence: String) -> Unseen {
     Unseen { kind: kind.to_owned(), subject: subject.to_owned(), sentence }
 }
 
-/// Returns a reason if the module has an allocator that is not hooked, or Python's pools.
+/// Returns a reason if the module has an allocator that is not hooked, and another one if it has Python's pools.
 fn of_module(module: &Module, observed: &Observed<'_>) -> Vec<Unseen> {
     let path = Path::new(&module.path);
     if !path.is_absolute() || !path.is_file() {
@@ -77,7 +77,7 @@ fn of_module(module: &Module, observed: &Observed<'_>) -> Vec<Unseen> {
     foreign.into_iter().chain(python).collect()
 }
 
-/// False if the user has told Python to call malloc for everything. A launched program has our environment.
+/// Returns false if the user has told Python to call malloc for everything. A launched program has our environment.
 fn has_pools(observed: &Observed<'_>) -> bool {
     const VARIABLE: &str = "PYTHONMALLOC";
     let value = if observed.is_attached {
@@ -116,7 +116,8 @@ fn replaced(replaced: &Replaced) -> Unseen {
     unseen("exec", by, sentence)
 }
 
-/// Judges by the file only. The file is searched with our own folder and PATH, which may differ from the program's.
+/// Returns why the program `by` could not be recorded. Judges by the file only, which is searched with our own folder
+/// and PATH. These may differ from the program's.
 fn why_not_recorded(by: &str) -> String {
     match program::find(OsStr::new(by)) {
         Err(refusal) if refusal.code != program::NOT_FOUND => refusal.sentence,

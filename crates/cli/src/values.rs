@@ -2,22 +2,22 @@
 use analysis::{NOT_A_DURATION, NOT_A_SIZE, parse_duration, parse_size};
 use std::time::Duration;
 
-/// A time. A number without a unit is seconds.
+/// Parses a time. A number without a unit is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map(Duration::from_nanos).ok_or_else(|| NOT_A_DURATION.to_owned())
 }
 
-/// A time in milliseconds.
+/// Parses a time, and returns it in milliseconds.
 pub fn milliseconds(text: &str) -> Result<u32, String> {
     u32::try_from(duration(text)?.as_millis()).map_err(|_| "out of range".to_owned())
 }
 
-/// A number of bytes.
+/// Parses a number of bytes.
 pub fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| NOT_A_SIZE.to_owned())
 }
 
-/// The most bytes that a trace may have.
+/// Parses the most bytes that a trace may have: at least 1 MB.
 pub fn trace_size(text: &str) -> Result<u64, String> {
     match size(text)? {
         bytes if bytes < collector::Bound::LEAST => Err("must be at least 1M".to_owned()),

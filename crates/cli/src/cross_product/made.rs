@@ -8,6 +8,7 @@
 //! 3 s    load 300 four times, freed
 //! 4 s    the end
 //! ```
+//! The program also reports one block of a custom allocator at 0 s.
 use format::{
     AllocClassEncoder, CodeLocation, Domain, EventEncoder, Exit, FileWriter, Frame, Module, RawBlock, Session,
     StackEncoder, Summary, Suppressions, SymbolState, SymbolsBuilder, Thread, Totals,
@@ -59,7 +60,8 @@ fn stack(stacks: &mut StackEncoder, codes: &[Code]) -> u32 {
     codes.iter().fold(0, |parent, code| stacks.push(parent, Frame::new(code.0, code.1, false)))
 }
 
-/// With `extra`, everything happens this many times more, which makes a trace to compare with.
+/// Returns the blocks of the trace. With `extra`, some allocations happen this many times more, which makes a trace to
+/// compare with.
 pub fn blocks(extra: usize) -> Vec<RawBlock> {
     let mut stacks = StackEncoder::new();
     let mut stack = |codes: &[Code]| stack(&mut stacks, codes);

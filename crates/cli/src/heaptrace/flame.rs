@@ -26,7 +26,7 @@ fn folded(site: &LiveSite, names: &Names) -> String {
     frames.join(";")
 }
 
-/// Innermost first. Characters that separate frames or lines are removed from names.
+/// Returns the names of a frame's levels, innermost first. Characters that separate frames or lines are replaced.
 fn levels(named: &Named) -> Vec<String> {
     let functions = named.levels.iter().filter_map(|level| level.function.as_ref());
     let offset = named.from_start.map(|bytes| format!("+0x{bytes:x}")).unwrap_or_default();

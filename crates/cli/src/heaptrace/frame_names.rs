@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use symbols::{Finder, Jit, ModuleWork, Search, Target};
 
-/// The number of frames that are kept from one report to the next.
+/// When this many names are kept for a process, they are all forgotten before the next lookup. The same number holds
+/// for the names that all processes share.
 const MOST_KNOWN: usize = 1 << 16;
 const LOW_BITS: u64 = (1 << 48) - 1;
 
@@ -130,7 +131,7 @@ impl Names {
         self.answers.replace(answers);
     }
 
-    /// Opens the module's file. `keys` are the low bits of frames.
+    /// Looks up names in the module's file. `keys` are the low bits of frames.
     fn look_up(&self, module: &Module, keys: &[u64]) -> Vec<(u64, Answer)> {
         let finder = Finder { search: &self.search, target: Some(&self.target) };
         let frames = keys.iter().map(|key| (module.instance, *key)).collect();

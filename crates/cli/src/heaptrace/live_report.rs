@@ -14,7 +14,7 @@ const LONGEST_NAME: usize = 128;
 /// The number of backtraces whose frames are looked up together.
 const CHUNK: usize = 64;
 
-/// Sorts by costs, then in a fixed order.
+/// Sorts by `key`, largest first, then by the other cost, then by the frames.
 pub fn sorted(sites: &[LiveSite], key: Key) -> Vec<&LiveSite> {
     let mut sorted: Vec<&LiveSite> = sites.iter().collect();
     sorted.sort_by_cached_key(|site| {
@@ -106,7 +106,7 @@ fn footer(snapshot: &Snapshot, out: &mut String) {
     let _ = writeln!(out, "{RULE}");
 }
 
-/// The lines of one backtrace.
+/// Returns the lines of one backtrace.
 fn frames(site: &LiveSite, names: &Names) -> String {
     let mut out = String::new();
     let mut number = 0;
@@ -144,7 +144,7 @@ fn line(named: &Named, level: Option<&Level>) -> String {
     out
 }
 
-/// `inlined, FILE:LINE`, with the parts that are known.
+/// Returns `inlined, FILE:LINE`, with the parts that are known.
 fn place(level: &Level) -> String {
     let file = level.file.as_ref().map(|file| match level.line {
         Some(line) => format!("{file}:{line}"),
@@ -154,7 +154,7 @@ fn place(level: &Level) -> String {
     inlined.into_iter().chain(file).collect::<Vec<_>>().join(", ")
 }
 
-/// At most 128 characters. A longer text ends in three dots.
+/// Returns the name on one line and cut to 128 characters. A name that was cut ends in three dots.
 fn cut(name: &str) -> String {
     let one_line = name.replace(['\n', '\r'], " ");
     if one_line.chars().count() <= LONGEST_NAME {

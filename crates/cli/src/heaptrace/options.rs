@@ -1,14 +1,15 @@
-//! The command line of `heaptrace`, and the original's environment variables.
+//! The command line of `heaptrace`, and the environment variables of the original, LG's heaptrace.
 //!
-//! Receives: words and variables. Returns: checked options. Must hold: every mistake is reported in one sentence before a program is started, and an
-//! option takes precedence over its variable.
+//! Receives: words and variables. Returns: checked options. Must hold: every mistake is reported in one sentence before
+//! a program is started, and an option takes precedence over its variable.
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The number of frames by which backtraces are distinguished. The original has 8, of which the first is its own malloc.
+/// The number of frames by which backtraces are distinguished. The original has 8, of which the first is its own
+/// malloc.
 const DEPTH: usize = 7;
 const TOP: usize = 10;
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
@@ -132,13 +133,14 @@ fn split(words: Vec<OsString>) -> Result<Words, Stop> {
     Words::try_parse_from(crate::args::fence_off(words, &Words::command())).map_err(stop)
 }
 
-/// The program and its arguments.
+/// Returns the program and its arguments.
 #[cfg(fuzzing)]
 pub fn command_of(words: Vec<OsString>) -> Option<Vec<OsString>> {
     split(words).ok().map(|words| words.command)
 }
 
-/// Long options may be abbreviated, as in the original, if only one option begins with the given letters.
+/// Replaces abbreviated long options by their whole names. As in the original, an option may be abbreviated if no other
+/// option begins with the same letters.
 fn whole_names(mut words: Vec<OsString>, command: &clap::Command) -> Result<Vec<OsString>, String> {
     let mut command = command.clone();
     command.build();
@@ -252,7 +254,7 @@ fn keys(value: &str, from: &str) -> Result<Vec<Key>, String> {
     value.split(',').map(key).collect()
 }
 
-/// The lines of the file that are not empty.
+/// Returns the lines of the file that are not empty.
 fn rules(path: &Path) -> Result<Vec<String>, String> {
     let bytes = std::fs::read(path).map_err(|error| format!("--ignore: {} cannot be read: {error}", path.display()))?;
     let text = String::from_utf8_lossy(&bytes);
@@ -274,7 +276,7 @@ fn writable(prefix: &Path) -> Result<PathBuf, String> {
     Ok(whole)
 }
 
-/// The time between two reports.
+/// Parses the time between two reports.
 fn interval(text: &str) -> Result<Duration, String> {
     match crate::values::duration(text) {
         Ok(interval) if interval >= SHORTEST_INTERVAL => Ok(interval),

@@ -29,7 +29,7 @@ impl Output {
         }
     }
 
-    /// A closed stderr must not end the program, so the write error is ignored.
+    /// Writes a text. A closed stderr must not end the program, so its write error is ignored.
     pub fn put(&mut self, text: &str) {
         match self {
             Output::Stderr => drop(std::io::stderr().write_all(text.as_bytes())),

@@ -1,8 +1,8 @@
 //! Signals sent to `heaptrace` itself.
 //!
-//! SIGUSR1, SIGUSR2 and SIGQUIT are for us, all others are passed on to the program. Must hold: we never die of a
-//! signal that the program could survive. A signal that arrives before the program has started is not lost. A signal
-//! that the terminal sends to the whole process group is not sent twice.
+//! SIGUSR1, SIGUSR2 and SIGQUIT are for us; SIGINT, SIGTERM and SIGHUP are passed on to the program. Must hold: we
+//! never die of one of these signals. A signal that arrives before the program has started is not lost. A signal that
+//! the terminal sends to the whole process group is not sent twice.
 use crate::signals::{is_for_group, pass_on};
 use collector::{Bell, Inbox, Received};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -18,7 +18,7 @@ pub enum Told {
     BySize,
     ByCount,
     Window,
-    /// The program has ended, and the user does not want to wait for its children.
+    /// The user wants us to stop: the program has ended and its children still run, or we are attached to a program.
     Stop,
 }
 
@@ -49,8 +49,9 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Handles the pending signals. The kernel delivers signals by number, so a report comes before a new window if
-    /// both arrive at once. In the new window nothing would be left to report.
+    /// Waits for a signal, and handles all that are pending. They are sorted, so that a report comes before a new
+    /// window if both arrive at once: in the new window nothing would be left to report. The kernel returns SIGQUIT
+    /// first, because it has the lowest number.
     fn serve(&self) {
         let first = self.inbox.wait();
         let all: Vec<Received> =
@@ -94,8 +95,8 @@ impl Signals {
         Ok(Signals { inbox, target, start, send, told, bell })
     }
 
-    /// The target exists, has not started yet, and has all signals blocked. It receives all signals for it that arrived
-    /// so far.
+    /// Called when the target exists, has not started yet, and has all signals blocked. It receives all signals for it
+    /// that arrived so far.
     pub fn pass_on_to(&self, pid: u32) {
         while let Some(received) = self.inbox.pending() {
             match for_us(received.signal) {
@@ -112,7 +113,7 @@ impl Signals {
         let _ = self.start.send(());
     }
 
-    /// The target has ended, and its pid may soon belong to another process.
+    /// Passes no more signals on, because the target has ended and its pid may soon belong to another process.
     pub fn keep(&self) {
         self.target.store(0, Ordering::Release);
     }

@@ -1,8 +1,8 @@
 //! All processes of the tree: which ones join, which ones end, and when each is asked for a snapshot.
 //!
 //! Receives: the first process. Returns: how it ended, after all reports are written. Must hold: this loop never waits
-//! for a disk, a terminal, a debug file or the end of a session, which other threads do. So every new process finds an
-//! offer at once.
+//! for a disk, a terminal, a debug file or the end of a session, which other threads do. So offers that were taken are
+//! replaced soon.
 use super::options::{Key, Options};
 use super::report_thread::{Job, Letterbox, Teller};
 use super::signals::{Signals, Told};
@@ -75,7 +75,7 @@ impl Tree {
             let _ = sender.send(wait_for(root));
             bell.ring();
         };
-        // If no second thread can be started, this loop checks for the end of the process.
+        // If no second thread can be started, this thread waits for the end of the process, before the loop.
         let waiter = std::thread::Builder::new().name("heaptrace-wait".into()).spawn(wait);
         let mut end = waiter.is_err().then(|| wait_for(root));
         let mut is_said = false;
@@ -101,8 +101,8 @@ impl Tree {
         }
     }
 
-    /// The same for a process that was already running, whose children are not followed. Returns when the process has
-    /// ended or the user stops us.
+    /// Watches a process that was already running, whose children are not followed. Returns when the process has ended,
+    /// when the user stops us, or when another heaptrack has detached from it.
     pub fn watch_attached(mut self, pid: u32, recording: Recording, attached: Attached) {
         self.add(pid, recording);
         loop {
@@ -156,7 +156,7 @@ impl Tree {
         self.announce();
     }
 
-    /// Marks the processes that have begun to record.
+    /// Tells the report thread which processes have begun to record.
     fn announce(&mut self) {
         for process in self.processes.iter_mut().filter(|process| !process.is_announced && process.has_started()) {
             if let Some(name) = process.name() {
@@ -227,7 +227,7 @@ impl Tree {
         &self.reports.letterbox
     }
 
-    /// Runs on a thread of its own, if one can be started.
+    /// Runs `work` on a thread of its own, if one can be started.
     fn aside(&mut self, work: impl FnOnce(&Letterbox) + Send + 'static) {
         self.ending.retain(|thread| !thread.is_finished());
         let letterbox = self.letterbox().clone();
@@ -310,8 +310,8 @@ fn tell_end(letterbox: &Letterbox, process: Process, end: End) {
     letterbox.tell(Job::End { id, snapshot: Box::new(last), unseen: outcome.unseen });
 }
 
-/// The kernel's name of the process. For a process that ended before it could be read, the name of its file, cut to the
-/// same length.
+/// Returns the kernel's name of the process. If the process ended before that could be read, returns the name of its
+/// file, cut to the same length.
 fn name_of(snapshot: &Snapshot) -> String {
     const LONGEST: usize = 15;
     let file = snapshot.modules.first().and_then(|module| module.path.rsplit('/').next()).unwrap_or("?");

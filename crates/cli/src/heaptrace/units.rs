@@ -1,4 +1,4 @@
-//! Sizes and ages as people read them, in decimal units with three digits after the point.
+//! Sizes and ages as people read them. Fractions of decimal units have three digits.
 use std::fmt::{self, Display, Formatter};
 
 /// `4 bytes`, `1.005 KB`, `2.121 MB`, `3.000 GB`.

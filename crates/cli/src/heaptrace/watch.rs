@@ -1,7 +1,8 @@
 //! The live table: the sites with the most bytes, whether they grow, and how old they are.
 //!
 //! Receives: a snapshot of each process every second. Returns: a table on the terminal's alternate screen, so that the
-//! old content returns at the end. Must hold: memory is only that of the sites shown. Nothing is drawn after `close`.
+//! old content returns at the end. Must hold: history is kept only for the sites that are shown. After `close`, the old
+//! content stays until the next snapshot is shown.
 use super::frame_names::Names;
 use super::live_report::sorted;
 use super::options::Key;
@@ -131,7 +132,7 @@ fn sparkline(sizes: &[u64]) -> String {
     sizes.iter().map(bar).collect()
 }
 
-/// The functions of the backtrace, innermost first.
+/// Returns the first five functions of the backtrace, innermost first.
 fn title(site: &LiveSite, names: &Names) -> String {
     if site.is_other {
         return "other (too many stacks)".to_owned();

@@ -32,7 +32,7 @@ impl Process {
         self.recording.has_started()
     }
 
-    /// The first word of the kernel's name for the process.
+    /// Returns the first word of the kernel's name for the process.
     pub fn name(&self) -> Option<String> {
         let text = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).ok()?;
         text.split_whitespace().next().map(str::to_owned)

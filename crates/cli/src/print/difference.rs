@@ -75,7 +75,7 @@ impl LoadedTrace {
     }
 }
 
-/// The costs by which the text of a diff lists functions.
+/// Returns the costs by which the text of a diff lists functions.
 fn changes(options: &Print, query: &Query) -> Vec<Cost> {
     if query.cost.is_some() || query.is_of_an_instant() {
         return lists(options, query);

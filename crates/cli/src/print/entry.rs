@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// The callers of these functions are not shown, because they are the same in all programs.
 const OUTERMOST: [&str; 3] = ["main", "__libc_start_main", "__static_initialization_and_destruction_0"];
 
-/// Negative in a diff.
+/// The costs of a stack or of a group. In a diff they are differences, which may be negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
     pub allocations: i64,
@@ -21,7 +21,8 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Suppressed blocks do not count as leaked.
+    /// Takes the numbers from `costs`. `cost` is the one that the query asks for. Suppressed blocks do not count as
+    /// leaked.
     pub fn of(costs: &analysis::Costs, cost: Cost, is_suppressed: bool) -> Self {
         let is_left_out = is_suppressed && cost == Cost::Leaked;
         Numbers {
@@ -62,7 +63,7 @@ pub struct Entry<'a> {
     pub numbers: Numbers,
 }
 
-/// The stacks of a profile.
+/// Returns the stacks of a profile.
 pub fn of_profile<'a>(
     definitions: &'a Definitions,
     lens: &'a Lens<'a>,
@@ -106,7 +107,7 @@ pub fn merged(entries: Vec<Entry<'_>>) -> Vec<Entry<'_>> {
     merged
 }
 
-/// The differences between two points of one trace, in which a stack is identified by its number.
+/// Returns the differences between two points of one trace, in which a stack is identified by its number.
 pub fn difference_of_one<'a>(after: Vec<Entry<'a>>, before: &[Entry<'a>]) -> Vec<Entry<'a>> {
     let mut entries = after;
     let places: HashMap<u32, usize> = entries.iter().enumerate().map(|(place, entry)| (entry.stack, place)).collect();
@@ -120,7 +121,8 @@ pub fn difference_of_one<'a>(after: Vec<Entry<'a>>, before: &[Entry<'a>]) -> Vec
     entries
 }
 
-/// The differences between two traces, in which stacks match by their functions, even if addresses and lines differ.
+/// Returns the differences between two traces, in which stacks match by their functions, even if addresses and lines
+/// differ.
 pub fn difference<'a>(after: Vec<Entry<'a>>, before: &[Entry<'a>], pairing: &Pairing<'_>) -> Vec<Entry<'a>> {
     let mut places: HashMap<Vec<u32>, usize> = HashMap::new();
     let mut entries: Vec<Entry<'a>> = Vec::new();
@@ -210,7 +212,8 @@ pub struct Group<'a> {
     pub entries: Vec<Entry<'a>>,
 }
 
-/// Sorts by `metric`, largest first, and equal groups in the order of the file. Groups with a metric of 0 are left out.
+/// Groups stacks by their innermost level. Sorts by the absolute value of `metric`, largest first, and equal groups in
+/// the order of the file. Groups with a metric of 0 are left out.
 pub fn grouped<'a>(entries: &[Entry<'a>], metric: impl Fn(&Numbers) -> i64) -> Vec<Group<'a>> {
     let mut places = HashMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
@@ -235,7 +238,7 @@ pub fn grouped<'a>(entries: &[Entry<'a>], metric: impl Fn(&Numbers) -> i64) -> V
     groups
 }
 
-/// A group for each stack.
+/// Returns the stacks one by one, sorted as `grouped` sorts groups. Stacks with a metric of 0 are left out.
 pub fn single<'a>(entries: &[Entry<'a>], metric: impl Fn(&Numbers) -> i64) -> Vec<Entry<'a>> {
     let mut list: Vec<Entry<'a>> = entries.iter().filter(|entry| metric(&entry.numbers) != 0).copied().collect();
     list.sort_by_key(|entry| Reverse(metric(&entry.numbers).unsigned_abs()));

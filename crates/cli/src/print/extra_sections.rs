@@ -13,7 +13,7 @@ use std::io::{self, Write};
 /// The number of rows in the larger tables, unless the user gives another one.
 const ROWS: usize = 20;
 
-/// How the program ended.
+/// Returns how the program ended.
 pub fn ending(trace: &OpenTrace) -> String {
     let Some(summary) = &trace.engine().definitions().summary else {
         return "not finished: still being recorded, or cut".into();
@@ -29,7 +29,7 @@ pub fn ending(trace: &OpenTrace) -> String {
     if trace.is_complete() { exit } else { format!("{exit}; the trace is not complete") }
 }
 
-/// The section with the innermost frames in the user's own code.
+/// Writes, for each cost, the list of the innermost levels in the user's own code.
 pub fn blamed(
     out: &mut impl Write,
     profile: &Profile,
@@ -72,7 +72,7 @@ fn place(row: &Blamed, table: &StackTable, paint: Paint) -> String {
     }
 }
 
-/// A verdict for each place that holds memory at the end.
+/// Writes a verdict for each place that holds memory at the end.
 pub fn verdicts(
     out: &mut impl Write,
     leaks: &[Leak],
@@ -104,7 +104,7 @@ pub fn verdicts(
     writeln!(out)
 }
 
-/// KDE's table of suppressions.
+/// Writes KDE's table of suppressions.
 pub fn suppressions(out: &mut impl Write, rows: &[SuppressionRow]) -> io::Result<()> {
     writeln!(out, "Suppressions used:\n")?;
     writeln!(out, "{:>16} {:>16} pattern", "matches", "leaked")?;
@@ -114,7 +114,8 @@ pub fn suppressions(out: &mut impl Write, rows: &[SuppressionRow]) -> io::Result
     writeln!(out)
 }
 
-/// Numbers that KDE's totals do not have. `leaked_blocks` are the blocks that were not freed and are no known leaks.
+/// Writes numbers that KDE's totals do not have. `leaked_blocks` are the blocks that were not freed and are no known
+/// leaks.
 pub fn details(
     out: &mut impl Write,
     trace: &OpenTrace,
@@ -145,7 +146,7 @@ pub fn details(
     Ok(())
 }
 
-/// What is missing in the trace, and why.
+/// Writes what is missing in the trace, and why.
 pub fn missing(out: &mut impl Write, trace: &OpenTrace) -> io::Result<()> {
     let totals = trace.engine().totals();
     let faults = trace.engine().faults();
@@ -184,7 +185,7 @@ pub fn missing(out: &mut impl Write, trace: &OpenTrace) -> io::Result<()> {
     names(out, trace)
 }
 
-/// Modules whose names are missing for a reason that the user can fix.
+/// Writes that there are no names yet, or which modules have none for a reason that the user can fix.
 fn names(out: &mut impl Write, trace: &OpenTrace) -> io::Result<()> {
     let definitions = trace.engine().definitions();
     if definitions.names.is_empty() && definitions.site_count() > 0 && definitions.session.kde().is_none() {
@@ -200,7 +201,7 @@ fn names(out: &mut impl Write, trace: &OpenTrace) -> io::Result<()> {
     Ok(())
 }
 
-/// What changed, function by function.
+/// Writes what changed, function by function.
 pub fn changes(
     out: &mut impl Write,
     heading: &str,

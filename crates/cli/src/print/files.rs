@@ -66,7 +66,8 @@ impl LoadedTrace {
         })
     }
 
-    /// The profile as the exports take it. With `suppress`, known leaks do not count as live, because the caller asks only for leaks.
+    /// Returns the profile as the exports take it. With `suppress`, known leaks do not count as live, because the
+    /// caller asks only for leaks.
     fn report(&self, suppress: bool) -> analysis::Report {
         let engine = self.trace.engine();
         let definitions = engine.definitions();

@@ -23,11 +23,11 @@ pub struct Report<'a> {
     pub suppress: bool,
     /// The largest number of entries in a list.
     pub limit: Option<usize>,
-    /// Only the list by this cost.
+    /// If set, the report has only the list by this cost.
     pub cost: Option<Cost>,
     /// Why there are no stacks.
     pub note: Option<&'a str>,
-    /// The same for the blocks that the program reported itself, if it reported any.
+    /// The report about the blocks that the program reported itself, if it reported any.
     pub custom: Option<&'a Report<'a>>,
 }
 
@@ -54,7 +54,8 @@ pub fn allocation(out: &mut impl Write, allocation: &Allocation) -> io::Result<(
 }
 
 impl Report<'_> {
-    /// The totals of the session, with the numbers of the selected part. Suppressed blocks do not count as leaked.
+    /// Returns the totals of the session, with the numbers of the selected part. Suppressed blocks do not count as
+    /// leaked.
     fn totals(&self) -> Totals {
         let Profile { totals: costs, peak_time_ns, .. } = self.profile;
         let suppressed = self.suppressed();
@@ -86,12 +87,12 @@ impl Report<'_> {
         self.suppress && self.table.stack(site).suppressed.is_some()
     }
 
-    /// Bytes and blocks that a stack leaked.
+    /// Returns the bytes and blocks that a stack leaked.
     fn leaked(&self, site: SiteId, costs: &Costs) -> (u64, u64) {
         if self.is_suppressed(site) { (0, 0) } else { (costs.live_bytes, costs.live_allocations) }
     }
 
-    /// The bytes and blocks that are live and suppressed.
+    /// Returns the bytes and blocks that are live and suppressed.
     fn suppressed(&self) -> (u64, u64) {
         let known = self.profile.stacks.iter().filter(|(site, _)| self.is_suppressed(*site));
         known.fold((0, 0), |sum, (_, costs)| {
@@ -155,7 +156,7 @@ fn heap_at_attach(definitions: &Definitions) -> impl Serialize {
     definitions.heap_at_attach.map(|heap| Heap { size_bytes: heap.size_bytes, rss_bytes: heap.rss_bytes })
 }
 
-/// Events that were not recorded, by cause, and the writer's own sentence about them.
+/// Events that were not recorded, by cause, and the recorder's note.
 fn losses(definitions: &Definitions) -> impl Serialize {
     struct Causes<'a>(&'a [(String, u64)]);
     impl Serialize for Causes<'_> {
@@ -229,8 +230,8 @@ pub const fn state(state: SymbolState) -> &'static str {
     }
 }
 
-/// All stacks, sorted by one cost, largest first. Equal ones are in the order of the file, so that two runs print the
-/// same.
+/// Stacks, up to the limit of the report, sorted by one cost, largest first. Equal ones are in the order of the file,
+/// so that two runs print the same.
 struct List<'a> {
     report: &'a Report<'a>,
     stacks: Vec<&'a (SiteId, Costs)>,
@@ -246,7 +247,7 @@ impl<'a> List<'a> {
         List { report, stacks, cost: None }
     }
 
-    /// Stacks without any of the cost are left out.
+    /// Makes the list by the cost that the query asks for. Stacks without any of the cost are left out.
     fn by(report: &'a Report<'a>, cost: Cost) -> Self {
         let value = |stack: &(SiteId, Costs)| report.value(stack, cost);
         let mut stacks: Vec<&(SiteId, Costs)> =

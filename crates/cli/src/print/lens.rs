@@ -35,7 +35,7 @@ impl<'a> Lens<'a> {
         Lens { hide: query.hide, collapse: query.collapse, merge, depth: query.depth, classes }
     }
 
-    /// A marker stands for levels that are not there. It is never hidden.
+    /// Returns true if the level is not shown. A marker stands for levels that are not there, and is never hidden.
     pub fn hides(&self, level: &Level<'_>) -> bool {
         self.hide != CodeClassSet::default() && level.marker().is_none() && self.hide.contains(self.classes.of(level))
     }
@@ -54,7 +54,7 @@ impl<'a> Lens<'a> {
         }
     }
 
-    /// The key of the lists without `--merge`.
+    /// Returns the key by which lists without `--merge` are grouped.
     pub fn line<'b>(level: &Level<'b>) -> Key<'b> {
         let function = level.marker().or(level.function);
         let offset = if function.is_none() { Some(level.frame.offset()) } else { None };

@@ -1,4 +1,5 @@
-//! A trace with everything that the outputs of `print` need: the counted trace, its stacks, and the profile that the query selects.
+//! A trace with everything that the outputs of `print` need: the counted trace, its stacks, and the profile that the
+//! query selects.
 use super::json;
 use super::lens::Lens;
 use super::options::Print;
@@ -20,7 +21,7 @@ pub struct LoadedTrace {
     pub classes: CodeClasses,
     pub table: StackTable,
     pub profile: Profile,
-    /// The same for the blocks that the program reported itself, if it reported any.
+    /// The same trace, loaded for the blocks that the program reported itself, if it reported any.
     pub custom: Option<Box<LoadedTrace>>,
 }
 
@@ -45,7 +46,8 @@ impl LoadedTrace {
             classes.add_rules(&rules).with_context(|| format!("{}", file.display()))?;
         }
         let table = trace.table(&classes, options.known.load(&engine.definitions().suppressions)?);
-        // Only the domain that the query asks for must fit the query, because the other one may have its peak at another time.
+        // Only the domain that the query asks for must fit the query, because the other one may have its peak at
+        // another time.
         if domain == query.domain
             && let Some(misfit) = query.misfit(engine)
         {
@@ -61,7 +63,7 @@ impl LoadedTrace {
         Ok(LoadedTrace { trace, classes, table, profile, custom: None })
     }
 
-    /// The error for this trace's file when it cannot be read a second time.
+    /// Returns the error for this trace's file when it cannot be read a second time.
     pub fn unreadable(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
         unreadable(self.trace.path(), error)
     }
@@ -70,7 +72,7 @@ impl LoadedTrace {
         Lens::new(query, &self.classes)
     }
 
-    /// The profile of the other moment or range of the same trace with which the query compares.
+    /// Returns the profile of another moment or range of this trace, if the query compares with one.
     pub fn compared(&self, query: &Query) -> anyhow::Result<Option<Profile>> {
         let Some(before) = query.base() else { return Ok(None) };
         Ok(Some(self.trace.profile(&before).map_err(|error| self.unreadable(&error))?))
@@ -119,7 +121,7 @@ impl LoadedTrace {
         why_empty(self.trace.engine(), &self.profile, query)
     }
 
-    /// Says in one sentence on stderr that something is missing.
+    /// If something is missing in the trace, says so in one sentence on stderr.
     pub fn warn(&self) {
         let definitions = self.trace.engine().definitions();
         let name = self.trace.path().display();
@@ -134,7 +136,7 @@ impl LoadedTrace {
         }
     }
 
-    /// What memory that was not freed is called.
+    /// Returns the words for memory that was not freed.
     pub fn left(&self) -> Left {
         let range = &self.profile.range;
         let is_end = matches!(range.to, When::End) || range.to_ns >= self.trace.engine().runtime_ns();
@@ -145,7 +147,7 @@ impl LoadedTrace {
         }
     }
 
-    /// The bytes and blocks that are live at the end of the range and are known leaks.
+    /// Returns the bytes and blocks that are live at the end of the range and are known leaks.
     pub fn suppressed(&self, profile: &Profile, query: &Query) -> (u64, u64) {
         let is_known = |site: u32| query.suppressions && self.table.stack(site).suppressed.is_some();
         let known = profile.stacks.iter().filter(|(site, _)| is_known(*site));

@@ -1,7 +1,7 @@
 //! KDE's options whose value may be missing, as in `print -l FILE`.
 use std::ffi::OsString;
 
-/// A switch is on or off, in several words.
+/// Parses a switch, which is on or off, in several words.
 pub fn switch(text: &str) -> Result<bool, String> {
     match text {
         "1" | "on" | "yes" | "true" => Ok(true),
@@ -23,7 +23,8 @@ const OPTIONAL: [(&str, &str, bool); 9] = [
     ("", "--print-suppressions", false),
 ];
 
-/// Inserts `1` where a value is missing, so that clap does not take FILE of `-l FILE` for the value of `-l`.
+/// Inserts `1` where the value of a switch is missing, so that clap does not take FILE of `-l FILE` for the value of
+/// `-l`. Removes an option whose number is missing.
 pub fn with_values(words: Vec<OsString>) -> Vec<OsString> {
     let mut out = Vec::with_capacity(words.len());
     let mut words = words.into_iter().peekable();

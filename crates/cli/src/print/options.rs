@@ -129,12 +129,12 @@ pub struct Print {
     /// Print the report as JSON.
     #[arg(long, help_heading = "For machines")]
     pub json: bool,
-    /// Print one view as JSON: summary, stacks, profile, bottom-up, top-down, callers, flame, timeline, sizes, lifetimes, threads, leaks,
-    /// source, suppressions, diff (docs/views.md).
+    /// Print one view as JSON: summary, stacks, profile, bottom-up, top-down, callers, flame, timeline, sizes,
+    /// lifetimes, threads, leaks, source, suppressions, diff (docs/views.md).
     #[arg(long, value_name = "NAME", value_parser = view, help_heading = "For machines")]
     pub view: Option<View>,
-    /// The only list to show, or what trees and lists are sorted by: peak, leaked, live, allocations, temporary, allocated,
-    /// deallocations, kept, growth.
+    /// The only list to show, or what trees and lists are sorted by: peak, leaked, live, allocations, temporary,
+    /// allocated, deallocations, kept, growth.
     #[arg(long, value_name = "COST", help_heading = "How stacks are shown")]
     cost: Option<String>,
     /// Take levels of these classes out of stacks: runtime (or std), libc, dependency, kernel; or all-but-mine.
@@ -186,7 +186,7 @@ fn view(name: &str) -> Result<View, String> {
 }
 
 impl Print {
-    /// `Err` on wrong usage, `--help` and `--version`.
+    /// Returns `Err` on wrong usage, `--help` and `--version`.
     pub fn from_words(words: Vec<OsString>) -> Result<Print, Wrong> {
         let mut command = Print::command();
         let matches = command.try_get_matches_from_mut(with_values(words)).map_err(Wrong::Words)?;
@@ -240,12 +240,12 @@ impl Print {
             .then(|| format!("--{list} needs a range (--from, --to): of one instant only what was live is known"))
     }
 
-    /// `--at T` or `--compare @T`.
+    /// Returns true with `--at T` or `--compare @T`.
     fn is_of_an_instant(&self) -> bool {
         self.at.is_some() || self.compare.as_ref().is_some_and(|compare| !compare.contains(".."))
     }
 
-    /// All outputs of the command. The first one goes to stdout, the others are files.
+    /// Returns all outputs of the command. The first one goes to stdout, the others are files.
     fn outputs(&self) -> Vec<Output> {
         let is_diff = self.diff.is_some() || self.compare.is_some();
         let first = match self.view {
@@ -267,19 +267,19 @@ impl Print {
         self.given.iter().any(|given| given == option)
     }
 
-    /// The largest number of rows in a list, if the user gave one.
+    /// Returns the largest number of rows in a list, if the user gave one.
     pub fn given_rows(&self) -> Option<usize> {
         let limit = self.limit.as_ref().and_then(|limit| limit.parse().ok());
         let limit = limit.map(|limit: usize| if limit == 0 { usize::MAX } else { limit });
         limit.or_else(|| self.has("peak-limit").then_some(self.peak_limit))
     }
 
-    /// The largest number of rows in a list of the text report.
+    /// Returns the largest number of rows in a list of the text report.
     pub fn rows(&self) -> usize {
         self.given_rows().unwrap_or(self.peak_limit)
     }
 
-    /// The trace.
+    /// Returns the path of the trace.
     pub fn file(&self) -> &PathBuf {
         // clap requires one of the two.
         static NONE: PathBuf = PathBuf::new();
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Every example of the help can be typed as it is.
+    /// Every example of the help is parsed, and names a trace.
     #[test]
     fn examples_can_be_followed() {
         let lines: Vec<&str> = EXAMPLES.lines().filter_map(|line| line.trim().strip_prefix("heaptrack ")).collect();

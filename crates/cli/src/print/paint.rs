@@ -7,8 +7,8 @@ pub struct Paint {
 }
 
 impl Paint {
-    /// Decides for stdout: colours on a terminal, unless `NO_COLOR` is set, and elsewhere only if `CLICOLOR_FORCE` is
-    /// set.
+    /// Decides for stdout: colours on a terminal that is not dumb, and elsewhere only if `CLICOLOR_FORCE` is set.
+    /// `NO_COLOR` turns them off in both cases.
     pub fn for_stdout() -> Self {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -37,7 +37,7 @@ impl Paint {
         if self.is_on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// `part` of `whole` as a bar of ten characters and a percentage. Empty without colours.
+    /// Returns `part` of `whole` as a bar of ten characters and a percentage. Returns nothing without colours.
     pub fn bar(self, part: i64, whole: i64) -> String {
         if !self.is_on || whole == 0 {
             return String::new();

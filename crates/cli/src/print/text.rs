@@ -29,7 +29,7 @@ impl Style {
     }
 }
 
-/// What memory that was not freed is called. It leaked only if the program ended.
+/// The words for memory that was not freed. It is called leaked only if the program ended.
 #[derive(Clone, Debug)]
 pub struct Left {
     pub heading: String,
@@ -63,7 +63,7 @@ impl Left {
     }
 }
 
-/// A point in time, as headings and totals name it.
+/// Returns a point in time, as headings and totals name it.
 pub fn seconds(ns: u64) -> String {
     format!("{:.3}s", ns as f64 / 1e9)
 }
@@ -72,7 +72,7 @@ pub fn seconds(ns: u64) -> String {
 pub struct Section {
     pub heading: String,
     pub cost: Cost,
-    /// What memory that was not freed is called.
+    /// The words for memory that was not freed.
     pub left: String,
     /// The sentence that replaces an empty list.
     pub if_empty: String,
@@ -97,7 +97,7 @@ impl Section {
         if self.cost.is_bytes() { bytes(value) } else { value.to_string() }
     }
 
-    /// The first line of an entry.
+    /// Returns the first line of an entry.
     fn label(&self, numbers: &Numbers) -> String {
         let (calls, peak) = (numbers.allocations, bytes(numbers.peak));
         match self.cost {
@@ -107,7 +107,7 @@ impl Section {
         }
     }
 
-    /// The first line of one stack of an entry.
+    /// Returns the first line of one stack of an entry.
     fn sub_label(&self, numbers: &Numbers) -> String {
         let Numbers { allocations: calls, temporary, leaked, .. } = *numbers;
         let value = self.number(self.metric(numbers));
@@ -233,7 +233,7 @@ fn frame(out: &mut impl Write, levels: &[Level<'_>], indent: usize, with_lines: 
     Ok(())
 }
 
-/// Writes levels that stand for a whole namespace, or for a module without namespaces.
+/// Writes levels that stand for a whole namespace, or for a whole module.
 fn groups<'a>(
     out: &mut impl Write,
     levels: &[Level<'a>],
@@ -255,13 +255,13 @@ pub fn name(level: &Level<'_>, shorten: bool) -> String {
     }
 }
 
-/// KDE's totals, in its words.
+/// The totals of KDE's report, in KDE's words.
 pub struct Ending {
     pub runtime_ns: i64,
     pub numbers: Numbers,
     pub peak_rss_bytes: i64,
     pub suppressed_bytes: i64,
-    /// What memory that was not freed is called.
+    /// The words for memory that was not freed.
     pub left: String,
     /// The totals are those of one instant, for which only live blocks are known.
     pub instant_ns: Option<u64>,

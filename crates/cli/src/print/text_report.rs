@@ -83,7 +83,7 @@ impl LoadedTrace {
         Ok(extra_sections::verdicts(out, &leaks, &self.table, options.given_rows(), paint)?)
     }
 
-    /// The section about the program's own allocators, after the report about malloc.
+    /// Writes the section about the program's own allocators, after the report about malloc.
     fn write_custom(&self, options: &Print, query: &Query, paint: Paint, out: &mut impl Write) -> anyhow::Result<()> {
         writeln!(out, "\n{}", paint.heading("CUSTOM ALLOCATORS"))?;
         writeln!(out, "blocks that the program reported itself, not counted above\n")?;
@@ -152,7 +152,7 @@ impl LoadedTrace {
     }
 }
 
-/// The costs of the text report's lists, in their order.
+/// Returns the costs of the text report's lists, in their order.
 pub fn lists(options: &Print, query: &Query) -> Vec<Cost> {
     let switches = [
         (options.print_allocators, Cost::Allocations),
@@ -166,7 +166,7 @@ pub fn lists(options: &Print, query: &Query) -> Vec<Cost> {
     lists
 }
 
-/// The first lines, as KDE's heaptrack_print writes them.
+/// Writes the first lines, as KDE's heaptrack_print writes them.
 pub fn header(out: &mut impl Write, all: &[&LoadedTrace]) -> io::Result<()> {
     for (at, asked) in all.iter().enumerate() {
         let what = if at == 0 { "file" } else { "diff file" };

@@ -1,6 +1,6 @@
 //! Numbers and names as KDE's heaptrack_print writes them.
 
-/// Bytes in steps of 1000, with the first letter of the unit: `48B`, `996.97K`, `12.22M`.
+/// Formats bytes in steps of 1000, with the first letter of the unit: `48B`, `996.97K`, `12.22M`.
 pub fn bytes(value: i64) -> String {
     const UNITS: [&str; 6] = ["K", "M", "G", "T", "P", "E"];
     if value.unsigned_abs() <= 1000 {
@@ -58,7 +58,7 @@ pub fn without_templates(name: &str) -> String {
     out
 }
 
-/// An operator whose name has angle brackets.
+/// Returns the operator with which the text begins, if its name has angle brackets.
 fn operator(text: &str) -> Option<&str> {
     const NAMES: [&str; 9] = [
         "operator<=>",
@@ -76,7 +76,7 @@ fn operator(text: &str) -> Option<&str> {
     found.and_then(|name| text.get(..name.len()))
 }
 
-/// The number of times per second, as a whole number.
+/// Returns the number of times per second, as a whole number. A runtime below 1 ms counts as 1 ms.
 pub fn rate(count: i64, runtime_ns: u64) -> i64 {
     let ms = (runtime_ns / 1_000_000).max(1) as i128;
     (count as i128 * 1000 / ms) as i64

@@ -3,7 +3,7 @@ use super::Print;
 use analysis::{BadQuery, Pattern, Query};
 
 impl Print {
-    /// The query that the options describe.
+    /// Returns the query that the options describe.
     pub fn query(&self) -> Result<Query, BadQuery> {
         let mut query = Query::default();
         let single = [
