@@ -64,7 +64,7 @@ fn unlinked(folder: &std::path::Path) -> io::Result<File> {
     let mode = Mode::RUSR | Mode::WUSR;
     match rustix::fs::open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
         Ok(fd) => Ok(File::from(fd)),
-        // Some file systems (overlayfs before Linux 6.1, NFS) do not support unnamed files.
+        // Some file systems (NFS, and overlayfs in older kernels) do not support unnamed files.
         Err(_) => {
             let path = folder.join(format!(".heaptrack.{}.spill", std::process::id()));
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
