@@ -78,7 +78,8 @@ impl Builder {
         self.frame[start..start + 4].copy_from_slice(&length.to_le_bytes());
     }
 
-    /// Makes a common information entry. Returns its position and what its descriptions must have in common with it.
+    /// Makes a common information entry (CIE). Returns its position, and the properties that its frame description
+    /// entries (FDEs) must have too.
     fn cie(&mut self, input: &mut Input<'_>) -> Shared {
         let (flags, choice) = (input.u8(), input.u8());
         let encoding = if flags & 1 != 0 { ENCODINGS[choice as usize % ENCODINGS.len()] } else { 0 };

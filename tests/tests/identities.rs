@@ -435,7 +435,7 @@ fn made_of_another(library: &Library, file: PathBuf) -> (Subject, Value) {
 }
 
 /// A trimmed trace has the same answers about its time. After `symbolize`, and in a merge of one trace, all answers are
-/// the same.
+/// the same. Merges of traces with an exec are not compared.
 #[test]
 fn a_trace_made_of_another_answers_as_the_other() {
     let (mut chance, library) = Library::filled("made of another", count(80));

@@ -27,7 +27,8 @@ pub type SiteId = u32;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownAllocClass {
     pub(crate) size: u64,
-    /// The group that its blocks are counted in: its site, unless a view groups blocks by something else.
+    /// The group that its blocks are counted in: its site, unless a view groups blocks by something else or leaves them
+    /// out (`GroupId::LEFT_OUT`). `GroupId::LOST` if the definition of the class was lost.
     pub(crate) site: GroupId,
 }
 

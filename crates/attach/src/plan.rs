@@ -163,8 +163,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Removes functions that can neither be patched nor hooked through imports, and adds notes about them. If malloc
-    /// or free is among them, it has no note: its name is returned instead, with the reason.
+    /// Removes functions that can neither be patched nor hooked through imports, and adds notes about them. There is no
+    /// note about malloc and free. If one of them is removed, its name is returned, with the reason; if both are, that
+    /// of malloc.
     fn drop_unreachable(&mut self, object: &Object, candidates: &mut Vec<Candidate>) -> Option<(String, &'static str)> {
         let mut failed = None;
         candidates.retain(|candidate| {

@@ -81,7 +81,7 @@ impl Prepared {
         begun.map_err(|refusal| refusal.checked(&process, Some(&memory)))
     }
 
-    /// Removes the shared memory, if the recording has not begun.
+    /// Called instead of `begin` if the recording cannot begin. Removes the shared memory from the target.
     pub fn give_up(self) {
         let Checked { process, memory, .. } = &self.checked;
         let _ = crate::on_own_thread(|| {

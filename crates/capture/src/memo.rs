@@ -17,11 +17,11 @@
 //!
 //! S: the step to the caller is special. The bit makes the comparison with the stack word fail, so the plain case needs
 //!    no test of its own. In the plain case the caller's node is the next one, and its rbp does not matter.
-//! NEAR: where the caller's node is. Nearly every special case needs only this and F, and so no other cache line.
+//! NEAR: where the caller's node is. Nearly every special case needs only this and F, and so does not read `way`.
 //!    All ones: there is no caller, the stack ends here. One less: it is the next node. 0: see `way`. Any other value:
 //!    it is the node of an older walk, whose number is smaller by this value.
-//! F: the walk read the caller's rbp from the word below the return address, as in code with frame pointers. That word
-//!    must be unchanged.
+//! F: the walk read the caller's rbp from the word below the caller's return address (at caller.CFA - 16), as in code
+//!    with frame pointers. That word must be unchanged.
 //! link: the number of the caller's node.
 //! SLOT: the walk read the caller's rbp at caller.CFA - 8 * SLOT and depends on it. 0: it does not depend on it.
 //! C: the walk learnt the frame's size from the code at the return address. That code must be unchanged.

@@ -203,8 +203,8 @@ impl Proof {
     }
 
     /// Asks whether the thread runs on its own stack, which stays mapped while the thread runs, and whether `top` is on
-    /// it. `end` is the upper end of that stack, 0 = not known. Returns what is known of the stack, or `None` if it is
-    /// another one.
+    /// that stack. `end` is the upper end of the thread's own stack, or 0 if it is not known. Returns what is known of
+    /// the stack, or `None` if one of the two cannot be shown.
     pub fn own_stack(&mut self, top: u64, end: u64) -> Option<Range> {
         if self.stack.high == self.foreign_high {
             return None;

@@ -145,8 +145,8 @@ pub fn open_plain(path: &[u8]) -> Option<i32> {
     if !done || words[6] & 0o170000 != PLAIN {
         return None;
     }
-    // SAFETY: `path` is borrowed for the call and ends with a NUL, checked above. O_NONBLOCK and O_NOCTTY: the file may
-    // have become a pipe or a terminal since then.
+    // SAFETY: `path` is borrowed for the call and ends with a NUL, checked above. O_NONBLOCK and O_NOCTTY are set,
+    // because the path led to a regular file a moment ago, but may lead to a pipe or a terminal by now.
     let fd = unsafe { call(257, AT_FDCWD, path.as_ptr() as usize, O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0, 0, 0) };
     if fd < 0 { None } else { Some(fd as i32) }
 }

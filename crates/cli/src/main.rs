@@ -1,7 +1,8 @@
 //! The `heaptrack` command: the only place that composes the other crates.
 //!
 //! Receives: a command line. Returns: an exit code that scripts can rely on. Must hold: nothing of ours goes to the
-//! stdout of a recorded program, and every error is one sentence.
+//! stdout of a recorded program, and every error is one sentence. Only a command line that clap cannot parse is
+//! explained in several lines.
 #![cfg_attr(not(fuzzing), forbid(unsafe_code))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 // `fuzz/` builds this file as the fuzzer of the command line: `fuzzing.rs` is then called instead of `main`.

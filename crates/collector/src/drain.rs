@@ -258,8 +258,10 @@ impl Drain {
         self.begun().into_iter().fold(0, u64::wrapping_add)
     }
 
-    /// The last audit. Everything that was begun before `begun` was read has been merged, except for words after an
-    /// invalid one in a ring. Those are missing.
+    /// The last audit. Must be called when the merge is empty, with the `begun` that was read before the rings were
+    /// emptied. Each of these events was merged or dropped, unless its thread did not finish the call or its words were
+    /// lost (after an invalid word in a ring, or in the spill file). The events of a slot that were neither merged nor
+    /// dropped count as missing if they are too many for one unfinished call.
     pub fn audit_all(&mut self, merge: &Merge, begun: &[u64]) {
         self.settle_all_doubts(begun.iter().copied().fold(0, u64::wrapping_add));
         for (index, &begun) in begun.iter().enumerate() {

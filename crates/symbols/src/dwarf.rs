@@ -183,7 +183,8 @@ fn alternate<'f>(store: &'f Store, file: &Elf<'f>, at: &Path, finder: &Finder<'_
     candidates.into_iter().find_map(right).or_else(|| finder.remote(build_id).and_then(right))
 }
 
-/// `program.dwp`, next to the module or next to its debug file. Each part in it is found by its own id.
+/// Opens the package of split debug information. It has the name of the module or of its debug file, with `.dwp`
+/// appended, and is next to that file or in a folder of `debug_paths`. Each part in it is found by its own id.
 fn package<'f>(store: &'f Store, at: &Path, module: &Path, finder: &Finder<'_>) -> Option<DwarfPackage<Part<'f>>> {
     let with_suffix = |path: &Path| {
         let mut name = path.as_os_str().to_owned();

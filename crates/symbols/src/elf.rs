@@ -38,7 +38,8 @@ pub(crate) struct SymbolSection {
 }
 
 impl<'f> Elf<'f> {
-    /// Returns `None` if this is not an ELF file for a 64-bit little-endian machine, such as x86-64.
+    /// Returns `None` if this is not an ELF file for a 64-bit little-endian machine, such as x86-64, or if its table of
+    /// sections cannot be read.
     pub(crate) fn parse(store: &'f Store, opened: Opened<'f>) -> Option<Self> {
         let Opened { cache, source } = opened;
         let header = Header::parse(cache).ok()?;

@@ -87,8 +87,8 @@ impl Seek for Seeking {
 
 pub(crate) type Cache = ReadCache<Seeking>;
 
-/// Reads only what is needed: `object` reads headers and small sections, and sections with debug information are read
-/// in pages.
+/// Reads only what is needed: `object` reads headers and small sections. Sections with debug information are read in
+/// pages or, if they are compressed, unpacked as far as they are used (`section.rs`).
 #[derive(Default)]
 pub struct Store {
     caches: Arena<Cache>,

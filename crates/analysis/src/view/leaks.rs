@@ -181,7 +181,9 @@ fn gather(trace: &mut Trace<'_>, query: &Query, range: &Range, places: &Places<'
 }
 
 impl Facts {
-    /// Notes what a group holds at the end of a look, and what it did since the look before.
+    /// Called at the end of a look, which is one of `LOOKS` slices of the range. Notes the live blocks and bytes of the
+    /// group and its frees within this look. Adds its allocations within this look to those of the looks before. The
+    /// times of its first and last allocation are those since the range began.
     fn look(&mut self, group: &Group) {
         self.blocks.push(group.costs.live_allocations);
         self.bytes.push(group.costs.live_bytes);

@@ -56,7 +56,8 @@ impl Walk<'_> {
         next.is_none()
     }
 
-    /// Checks that the module that the walk found for `pc` is the one that holds it.
+    /// Checks that the module that the walk found for `pc` is the only one that holds it. If the walk found no module,
+    /// checks that none holds `pc`.
     #[inline(always)]
     pub(super) fn check_module(&self, pc: u64) {
         self.core.header().require(Check::Frame, || {

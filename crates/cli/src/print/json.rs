@@ -230,8 +230,8 @@ pub const fn state(state: SymbolState) -> &'static str {
     }
 }
 
-/// Stacks, up to the limit of the report, sorted by one cost, largest first. Equal ones are in the order of the file,
-/// so that two runs print the same.
+/// Stacks, up to the limit of the report, sorted by one cost, largest first. A negative cost is sorted by its absolute
+/// value. Equal ones are in the order of the file, so that two runs print the same.
 struct List<'a> {
     report: &'a Report<'a>,
     stacks: Vec<&'a (SiteId, Costs)>,

@@ -10,7 +10,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 impl Collector {
-    /// Must be called when the target writes no more. Writes all events that it committed.
+    /// Ends the session: writes all events that the target has committed, and closes the trace. Must not be called
+    /// while the target still writes, because events that it commits later can be missing.
     pub(crate) fn finish(mut self, end: &mpsc::Receiver<(End, Inspect)>) -> Outcome {
         let (end, inspect) = end.recv().unwrap_or((End::default(), |_| Vec::new()));
         let before = self.header.phase.swap(Phase::Stopped as u32, Ordering::AcqRel);
