@@ -121,6 +121,24 @@ fn an_older_walk_takes_over_at_any_distance_until_it_is_forgotten() {
     }
 }
 
+/// The arena is a ring. The caller of its last node is its first node, which is not the next one in memory.
+#[test]
+fn a_walk_across_the_end_of_the_arena_is_found_again() {
+    let words = stack(&[0x1001, 0x1002, 0x1003, 0x1004]);
+    for (is_large, nodes) in [(true, NODES), (false, SMALL_NODES)] {
+        let mut memo = memo();
+        memo.begin(is_large);
+        // Numbers start at 1. The walk gets the last two nodes and the first two.
+        memo.number(nodes - 3);
+        let first = remember(&mut memo, 4, None, |i| (place(&words, i), fact(4 - i as u16)));
+        assert_eq!(memo.place(first), nodes - 2);
+        // SAFETY: the places are in `words`.
+        let found = unsafe { memo.find(place(&words, 0), 99) };
+        assert!(found.is_ok_and(|t| t.number == first && t.depth == 4), "{nodes} nodes");
+        std::mem::forget(memo);
+    }
+}
+
 /// The words at odd indices are return addresses. The word before each is the rbp in the frame of that return address.
 #[test]
 fn a_frame_pointer_that_changed_is_noticed() {
