@@ -494,32 +494,41 @@ pub mod tests {
         assert_ne!(word.load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED, 0);
     }
 
-    /// The memory is unmapped when the last value that uses it is dropped. If it were unmapped earlier, the writes here
-    /// would go to unmapped memory.
+    /// Each kind of value that refers to the memory keeps it mapped, even if it is the only one that is left.
     #[test]
     fn memory_stays_mapped_for_its_last_user() {
-        let mapping = Arc::new(Mapping::create(&tight()).unwrap());
-        let area = mapping.slot_area(3).unwrap();
-        let header = SharedHeader::of(&mapping);
-        let held = hold_until_death(AliveWord::Session(Arc::clone(&mapping))).unwrap();
-        let base = std::ptr::from_ref(mapping.region().header()) as usize;
-        drop(mapping);
-        area.rings()[0].put(0, 7);
-        area.rings()[0].commit(1);
-        drop(area);
-        header.doorbell.store(1, Ordering::Release);
-        drop(header);
-        assert!(is_mapped(base));
-        drop(held);
-        assert!(!is_mapped(base));
+        check_last_user(
+            |mapping| mapping.slot_area(3).unwrap(),
+            |area| {
+                area.rings()[0].put(0, 7);
+                area.rings()[0].commit(1);
+            },
+        );
+        check_last_user(SharedHeader::of, |header| header.doorbell.store(1, Ordering::Release));
+        // Dropping it writes to the header.
+        check_last_user(|mapping| hold_until_death(AliveWord::Session(Arc::clone(mapping))).unwrap(), |_| ());
     }
 
-    fn is_mapped(address: usize) -> bool {
+    fn check_last_user<T>(make: impl FnOnce(&Arc<Mapping>) -> T, access: impl FnOnce(&T)) {
+        let mapping = Arc::new(Mapping::create(&tight()).unwrap());
+        let header = std::ptr::from_ref(mapping.region().header()) as usize;
+        let inode = rustix::fs::fstat(mapping.fd()).unwrap().st_ino;
+        let user = make(&mapping);
+        drop(mapping);
+        assert!(is_mapped(header, inode), "{} does not keep the memory mapped", std::any::type_name::<T>());
+        access(&user);
+        drop(user);
+        assert!(!is_mapped(header, inode), "the memory stays mapped after its last user");
+    }
+
+    /// The inode tells this memory from that of a test that runs at the same time and got the same address.
+    fn is_mapped(address: usize, inode: u64) -> bool {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        maps.lines().filter(|line| line.contains("memfd:heaptrack")).any(|line| {
-            let (low, high) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
+        maps.lines().any(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let (low, high) = fields[0].split_once('-').unwrap();
             let number = |text| usize::from_str_radix(text, 16).unwrap();
-            (number(low)..number(high)).contains(&address)
+            (number(low)..number(high)).contains(&address) && fields[4] == inode.to_string()
         })
     }
 
