@@ -62,3 +62,26 @@ impl<'a> Patience<'a> {
         self.check()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Under ThreadSanitizer (`make soak-thread`) this also shows that a wait reads the flag atomically.
+    #[test]
+    fn a_wait_ends_when_another_thread_gives_up() {
+        let flag = Arc::new(AtomicBool::new(false));
+        let interrupt = Interrupt::new(Arc::clone(&flag));
+        let process = Process { interrupt, ..Process::new(std::process::id()).unwrap() };
+        let mut patience = Patience::new(&process, Duration::from_secs(60));
+        let user = std::thread::spawn(move || flag.store(true, Ordering::Release));
+        let refusal = loop {
+            if let Err(refusal) = patience.rest(Duration::from_millis(1)) {
+                break refusal;
+            }
+            assert!(!patience.is_over());
+        };
+        assert!(matches!(refusal, Refusal::Interrupted), "{refusal:?}");
+        user.join().unwrap();
+    }
+}
