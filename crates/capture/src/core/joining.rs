@@ -17,7 +17,7 @@ impl Core {
         if !joined {
             follow::give_up();
         }
-        self.state.store(State::Ready as u32, Ordering::Release);
+        self.settle(State::Ready);
         if joined {
             self.open();
         }

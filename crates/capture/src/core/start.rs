@@ -23,8 +23,7 @@ impl Core {
             return;
         }
         let ready = self.prepare().is_some();
-        let state = if ready { State::Ready } else { State::Passive };
-        self.state.store(state as u32, Ordering::Release);
+        self.settle(if ready { State::Ready } else { State::Passive });
         if ready {
             self.open();
         }
