@@ -197,3 +197,17 @@ pub fn children_peak_rss() -> u64 {
     // SAFETY: `rusage` consists of integers, and `zeroed` initialised all of them, whatever the call did.
     unsafe { usage.assume_init() }.ru_maxrss as u64 * 1024
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel reads a list up to its null. AddressSanitizer does not see what the kernel reads.
+    #[test]
+    fn lists_for_execve_end_with_a_null() {
+        for count in 0..4 {
+            let list = pointers(&vec![CString::default(); count]);
+            assert_eq!((list.len(), list.last()), (count + 1, Some(&ptr::null())));
+        }
+    }
+}
