@@ -536,3 +536,53 @@ pub fn store_name(region: &Region, text: &[u8]) -> (u32, u32) {
     header.names_used.store(at + text.len() as u32, Ordering::Release);
     (at, text.len() as u32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use channel::{Geometry, PAGE, WriterMemory};
+    use std::alloc::{Layout, alloc_zeroed};
+
+    const MODULES: usize = 64;
+
+    /// A plain word for each module. It is written before the module is published, and read by a thread that found it.
+    struct Plain([UnsafeCell<usize>; MODULES]);
+
+    // SAFETY: the publication of a module orders the accesses to its word, which is what the test checks.
+    unsafe impl Sync for Plain {}
+
+    /// The index consists of atomics, so a wrong order of them is no data race. But then the plain words are not ordered
+    /// either, and ThreadSanitizer (`make soak-thread`) reports these.
+    #[test]
+    fn a_thread_that_finds_a_module_sees_what_was_written_before() {
+        let geometry = Geometry::tight(WriterMemory::NONE);
+        let (fixed, index) = (Layout::array::<u8>(geometry.fixed_len()), Layout::new::<Modules>());
+        let Ok(fixed) = fixed.and_then(|fixed| fixed.align_to(PAGE)) else { panic!("no such layout") };
+        // SAFETY: zeros are an empty index, and as many as the geometry asks for are a region. Neither is freed.
+        let (region, table) =
+            unsafe { (Region::new(alloc_zeroed(fixed), geometry), &*alloc_zeroed(index).cast::<Modules>()) };
+        let plain = &Plain([const { UnsafeCell::new(0) }; MODULES]);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                for number in 0..MODULES {
+                    while table.find(&region, (number * PAGE) as u64).is_none() {
+                        std::thread::yield_now();
+                    }
+                    // SAFETY: the writer does not use the word after it has published the module.
+                    assert_eq!(unsafe { *plain.0[number].get() }, number + 1);
+                }
+            });
+            let mut known = Vec::new();
+            for (number, module) in region.modules().iter().enumerate().take(MODULES) {
+                // SAFETY: the reader does not use the word before it finds the module.
+                unsafe { *plain.0[number].get() = number + 1 };
+                module.start.store((number * PAGE) as u64, Ordering::Relaxed);
+                module.end.store(((number + 1) * PAGE) as u64, Ordering::Relaxed);
+                known.push(Known { map: 0, dynamic: 0, instance: number as u32 + 1, seen: 1 });
+                table.publish(&region, &known);
+                std::thread::yield_now();
+            }
+            assert!(reader.join().is_ok());
+        });
+    }
+}
