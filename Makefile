@@ -144,8 +144,10 @@ NOT_SANITIZED := --skip random_stacks:: --skip we_have_memory_ourselves
 sanitized = RUSTC_BOOTSTRAP=1 RUSTFLAGS="$(2)" HEAPTRACK_FUZZ_SECONDS=$(FUZZ_SECONDS) \
 	$(CARGO) test --no-fail-fast --target $(HOST) --target-dir target/$(1) $(SANITIZED) -- $(NOT_SANITIZED) --test-threads=1
 
-# Leaks are not searched for: some tests leak on purpose, and the search needs ptrace.
+# Leaks are not searched for: some tests leak on purpose, and the search needs ptrace. The code is not optimised, because the
+# compiler may remove an access to a local variable that is gone before the sanitizer instruments it.
 soak-address:
+	CARGO_PROFILE_DEV_OPT_LEVEL=0 \
 	ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1:strict_init_order=1 \
 	$(call sanitized,address,-Zsanitizer=address)
 
