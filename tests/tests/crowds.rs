@@ -7,7 +7,8 @@ fn times() -> u64 {
     if scale::soak() { 20 } else { 1 }
 }
 
-/// Asserts that each thread allocated and freed `each` blocks of 40 bytes and kept one of 24.
+/// Asserts that the threads together allocated and freed `each` blocks of 40 bytes per thread and kept one of 24 bytes
+/// per thread, and that no free was implied.
 fn assert_exact(report: &Report, threads: u64, each: u64) {
     let of_size = |size| (report.of_size(size).allocations, report.of_size(size).leaked_allocations);
     assert_eq!(of_size(40), (threads * each, 0));

@@ -1,8 +1,9 @@
 //! A signal frame that describes a stopped thread.
 //!
 //! A thread that makes a system call for the profiler has such a frame on its stack. If the profiler dies during the
-//! call, the call returns into the program's own `sigreturn`, and the thread continues as if a signal handler had
-//! returned. If the profiler does not die, the frame is never used.
+//! call, or cannot stop the thread afterwards, the thread returns from the call into `sigreturn` (see `Back`) and
+//! continues as if a signal handler had returned. Otherwise the profiler restores the registers itself, and the frame
+//! is not used.
 //!
 //! ```text
 //! at ->  restorer | ucontext (304) | siginfo (128) | .. to 64 .. | xsave area | magic

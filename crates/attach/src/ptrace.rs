@@ -60,7 +60,7 @@ pub fn detach(tid: Tid) -> io::Result<()> {
 }
 
 pub fn registers(tid: Tid) -> io::Result<user_regs_struct> {
-    // SAFETY: `user_regs_struct` consists of integers only, so all zero bytes are one.
+    // SAFETY: `user_regs_struct` consists of integers only, so zero bytes are a valid value of it.
     let mut registers: user_regs_struct = unsafe { mem::zeroed() };
     request(libc::PTRACE_GETREGS, tid, 0, ptr::from_mut(&mut registers) as usize)?;
     Ok(registers)

@@ -98,7 +98,8 @@ pub struct Carried {
     /// The path of our library, as in LD_PRELOAD.
     pub library: Value,
     pub variable: Variable,
-    /// `-,<path>`, or the hub's path.
+    /// The value of `variable`. For `Channel` it is `-,PATH`: the path of the shared memory, and `-` in place of the
+    /// number of a descriptor, because the new program inherits none. For `Follow` it is the path of the hub.
     pub value: Value,
 }
 

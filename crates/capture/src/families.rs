@@ -58,8 +58,8 @@ pub fn may_be_enabled(address: u64) -> bool {
 
 /// Returns the real function of a hook, if the hook is enabled.
 pub fn entry(index: usize) -> Option<Entry> {
-    // SAFETY: it is not written now: only `enable` does that, at start-up, on the only thread, and holds no reference
-    // meanwhile (see `Entries`).
+    // SAFETY: nothing writes the table during this call. Only `enable` writes it, at start-up, when there is one
+    // thread, and `enable` holds no reference to the table while it calls other functions.
     unsafe { (*ENTRIES.0.get()).get(index).copied() }.filter(|entry| entry.real != 0)
 }
 
@@ -70,8 +70,8 @@ pub fn is_any_enabled() -> bool {
 /// Returns true if functions of the module at `start` are hooked.
 #[inline(never)]
 pub fn is_hooked(start: u64) -> bool {
-    // SAFETY: it is not written now: only `enable` does that, at start-up, on the only thread, and holds no reference
-    // meanwhile (see `Entries`).
+    // SAFETY: nothing writes the table during this call. Only `enable` writes it, at start-up, when there is one
+    // thread, and `enable` holds no reference to the table while it calls other functions.
     let entries = unsafe { &*ENTRIES.0.get() };
     entries.iter().any(|entry| entry.real != 0 && entry.module.start == start)
 }

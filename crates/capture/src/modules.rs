@@ -26,7 +26,8 @@ unsafe impl Sync for PathBuffer {}
 
 static PATH_BUFFER: PathBuffer = PathBuffer(UnsafeCell::new(Value::EMPTY));
 
-/// The most loaded modules that are known at the same time. Frames in further modules are recorded without a module.
+/// The highest number of modules that can be known at the same time. Frames in further modules are recorded without a
+/// module.
 const LIVE: usize = 2048;
 
 #[repr(C)]

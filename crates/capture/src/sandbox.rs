@@ -77,8 +77,8 @@ fn by_syscall(number: u32, first: u64, second: u64) -> Option<Forbidden> {
     }
 }
 
-/// What `before_*` returns to a shim, and the shim passes to `returned`. These are numbers, because the shims are
-/// assembly.
+/// What `before_*` returns to a shim. The shim passes it to `returned` after the call, unless it is `IGNORE_RESULT`.
+/// These are numbers, because the shims are assembly.
 const IGNORE_RESULT: u32 = 0;
 const FAILS_WITH_MINUS_ONE: u32 = 1;
 const SUCCEEDS_WITH_ZERO: u32 = 2;

@@ -308,8 +308,8 @@ fn name_the_rest(search: &SearchOptions, quiet: bool, max_size: Option<u64>, nam
             named.notes.iter().for_each(|note| say(format_args!("heaptrack: {note}")));
             if !named.all {
                 say(format_args!(
-                    "heaptrack: not all names were found in time{}; `heaptrack symbolize {}` finds the rest",
-                    if max_size.is_some() { ", or fit below --max-size" } else { "" },
+                    "heaptrack: some names are missing, because finding them took too much time or memory{}; `heaptrack symbolize {}` finds the rest",
+                    if max_size.is_some() { ", or because they did not fit below --max-size" } else { "" },
                     path.display()
                 ));
             }
@@ -323,7 +323,7 @@ pub(crate) fn why_not(refusal: u32) -> &'static str {
     match refusal {
         1 => "the library in the program is of another version",
         2 => "the shared memory could not be mapped in the program (is its address space limited?)",
-        3 => "no malloc was found in the program",
+        3 => "no malloc or no free was found in the program",
         4 => "the program may not make a system call that recording needs",
         _ => "the program never loaded our library",
     }

@@ -139,7 +139,8 @@ impl AllocClasses {
         counts.map(|(index, usage)| (index as u32, usage.live)).collect()
     }
 
-    /// Sets the live blocks of all pairs to 0. Called when all blocks are gone, such as after an `exec`.
+    /// Sets the live blocks of all allocation classes to 0. Called when all blocks are gone after an `exec`, and when a
+    /// new measuring window begins, for which all blocks are forgotten.
     pub fn clear_live(&mut self) {
         self.usage.iter_mut().for_each(|usage| usage.live = 0);
     }

@@ -1,8 +1,9 @@
 //! A session as its owner sees it: how it is started, queried and ended. The collecting thread does the work
 //! (`session.rs`).
 //!
-//! Receives: how to record, and an open file. Returns: what the target needs to find us, live numbers, and at the end
-//! what was recorded. Must hold: the collecting thread runs before the target does.
+//! Receives: how to record, and an open file for the trace (none for `heaptrace`). Returns: what the target needs to
+//! find us, live numbers, and at the end what was recorded. Must hold: the collecting thread runs before the target
+//! can write its first event.
 use crate::aggregate::Aggregate;
 use crate::bound::Bound;
 use crate::error::SetupError;

@@ -64,7 +64,7 @@ impl Refused {
             Refused::Origin => "Requests of other pages are not answered.",
             Refused::Token => "The token is missing or wrong. Open the whole address that heaptrack printed.",
             Refused::Body => "The body of this request is too large.",
-            Refused::Method => "This cannot be done to that address.",
+            Refused::Method => "This address does not accept requests with this HTTP method.",
         }
     }
 }

@@ -123,7 +123,7 @@ pub struct Naive {
 }
 
 impl Trace {
-    /// The number of entries of `events` before a point.
+    /// The number of entries of `events` up to a point in time. Events exactly at that time are included.
     fn place(&self, when: When, peak: usize) -> usize {
         let time = |ns: u64| self.events.iter().take_while(|event| event.time_ns <= ns).count();
         match when {

@@ -16,7 +16,8 @@ pub struct Numbers {
     pub peak: i64,
     /// The value of the cost that the query asks for.
     pub value: i64,
-    /// Blocks that were live at the end of the range.
+    /// Blocks that were live at the end of the range. If the query asks for the cost `leaked`, suppressed blocks are
+    /// left out.
     pub blocks: i64,
 }
 

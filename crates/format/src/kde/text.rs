@@ -16,7 +16,7 @@ pub(crate) struct Lines {
     buffer: Vec<u8>,
     at: usize,
     end: usize,
-    /// The bytes of text before `buffer[0]`.
+    /// The number of bytes of text before `buffer[0]`.
     before: u64,
     /// The bytes of a line before these lines that was too long.
     pub(crate) dropped: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Cutter<R: Read> {
     input: Unpacker<R>,
     /// The beginning of a line whose end was not read yet.
     rest: Vec<u8>,
-    /// The bytes of text before `rest`.
+    /// The number of bytes of text before `rest`.
     before: u64,
     /// The current line is too long and is dropped up to its end.
     is_dropping: bool,

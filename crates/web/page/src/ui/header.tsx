@@ -1,4 +1,4 @@
-// The line at the top: the program, and everything that is selected. Each selection can be removed.
+// The line at the top: the program, the filters and selections in force, each with a button that removes it, and the menus.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { filtered, isOtherTrace, momentText } from "../state";
