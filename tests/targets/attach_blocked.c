@@ -20,11 +20,13 @@
 #include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/sem.h>
+#include <sys/sendfile.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <linux/aio_abi.h>
@@ -34,7 +36,7 @@
 
 #define LONG 100000
 static const struct timespec far = {LONG, 0};
-static int nobody[2], full[2], pair[2], timed[2], stuffed[2], listening, locked[2], range[2], messages, semaphores, child;
+static int nobody[2], full[2], pair[2], timed[2], stuffed[2], slow[2], given[2], file[2], listening, locked[2], range[2], messages, semaphores, child;
 static char fifo[64];
 static char block[4096];
 
@@ -130,6 +132,15 @@ static void k_recvmsg(void) {
     recvmsg(timed[0], &(struct msghdr){.msg_iov = &place, .msg_iovlen = 1}, 0);
 }
 static void k_send(void) { send(stuffed[0], block, sizeof block, 0); }
+static void k_send_timeout(void) { send(slow[0], block, sizeof block, 0); }
+static void k_sendmmsg(void) {
+    struct iovec place = {block, sizeof block};
+    sendmmsg(slow[0], &(struct mmsghdr){.msg_hdr = {.msg_iov = &place, .msg_iovlen = 1}}, 1, 0);
+}
+static void k_sendfile(void) { sendfile(slow[0], file[0], &(off_t){0}, sizeof block); }
+static void k_splice(void) { splice(given[0], NULL, slow[0], NULL, 1, 0); }
+static void k_preadv2(void) { preadv2(timed[0], &(struct iovec){block, 1}, 1, -1, 0); }
+static void k_pwritev2(void) { pwritev2(slow[0], &(struct iovec){block, sizeof block}, 1, -1, 0); }
 static void k_flock(void) { flock(locked[1], LOCK_EX); }
 static void k_fcntl(void) {
     fcntl(range[1], F_OFD_SETLKW, &(struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1});
@@ -174,7 +185,7 @@ static struct kind {
     KIND(select), KIND(pselect), KIND(epoll_wait), KIND(epoll_timeout), KIND(epoll_pwait), KIND(futex), KIND(futex_timeout),
     KIND(cond_wait), KIND(sem_wait), KIND(read_pipe), KIND(write_pipe), KIND(read_eventfd), KIND(read_timerfd),
     KIND(read_signalfd), KIND(read_inotify), KIND(open_fifo), KIND(accept), KIND(recv), KIND(recv_timeout), KIND(read_timeout),
-    KIND(recvmsg), KIND(send), KIND(flock), KIND(fcntl), KIND(waitpid), KIND(waitid), KIND(msgrcv), KIND(semop),
+    KIND(recvmsg), KIND(send), KIND(send_timeout), KIND(sendmmsg), KIND(sendfile), KIND(splice), KIND(preadv2), KIND(pwritev2), KIND(flock), KIND(fcntl), KIND(waitpid), KIND(waitid), KIND(msgrcv), KIND(semop),
     KIND(semtimedop), KIND(mq_receive), KIND(sigwaitinfo), KIND(sigtimedwait), KIND(io_getevents),
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -208,12 +219,15 @@ int main(void) {
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGUSR2);
     sigprocmask(SIG_BLOCK, &blocked, NULL);
-    if (pipe(nobody) || pipe(full) || temporary(locked) || temporary(range)) return 1;
+    if (pipe(nobody) || pipe(full) || pipe(given) || temporary(locked) || temporary(range) || temporary(file)) return 1;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || socketpair(AF_UNIX, SOCK_STREAM, 0, timed)) return 1;
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, stuffed)) return 1;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, stuffed) || socketpair(AF_UNIX, SOCK_STREAM, 0, slow)) return 1;
+    setsockopt(slow[0], SOL_SOCKET, SO_SNDTIMEO, &(struct timeval){LONG, 0}, sizeof(struct timeval));
     for (int i = 0; i < 2; i++) setsockopt(timed[i], SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){LONG, 0}, sizeof(struct timeval));
     fill(full[1]);
     fill(stuffed[0]);
+    fill(slow[0]);
+    if (write(given[1], block, 1) != 1 || write(file[0], block, sizeof block) != sizeof block) return 1;
     flock(locked[0], LOCK_EX);
     fcntl(range[0], F_OFD_SETLK, &(struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1});
     snprintf(fifo, sizeof fifo, "/tmp/heaptrack-blocked.%d", getpid());

@@ -4,10 +4,10 @@ use heaptrack_tests::process::wait_for;
 use heaptrack_tests::scale;
 
 #[test]
-fn forty_kinds_of_blocked_system_calls_stay_blocked() {
+fn forty_six_kinds_of_blocked_system_calls_stay_blocked() {
     let mut target = Target::start("attach_blocked", &[]);
     let kinds: usize = target.line().strip_prefix("ready ").unwrap().parse().unwrap();
-    assert!(kinds >= 32);
+    assert_eq!(kinds, 46);
     wait_for("all threads to wait", || {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", target.pid)).ok()?;
         let waits = |task: &std::path::Path| {

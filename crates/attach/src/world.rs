@@ -257,11 +257,12 @@ fn wait_for(process: &Process, tid: Tid, patience: &mut Patience<'_>) -> Result<
     }
 }
 
-/// System calls that a stop may end with EINTR, and that we restart. These are read, write, recvfrom, accept and
+/// System calls that a stop may end with EINTR, and that we restart. These are read, write, recvfrom, accept, sendfile, splice and
 /// similar calls on a socket with a time-out, semop, rt_sigtimedwait, io_getevents, epoll_wait, variants of these, and
-/// io_uring_enter. The kernel itself restarts nearly all others. Neither we nor the kernel restart sendmmsg, sendfile
-/// and splice on a socket with a send time-out.
-const FRAGILE: [u64; 21] = [0, 1, 19, 20, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 281, 288, 299, 333, 426, 441];
+/// io_uring_enter. All of them return EINTR only if they have done nothing yet. The kernel itself restarts nearly all others.
+const FRAGILE: [u64; 26] = [
+    0, 1, 19, 20, 40, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 275, 281, 288, 299, 307, 327, 328, 333, 426, 441,
+];
 const EINTR: u64 = -4i64 as u64;
 const SYSCALL_LEN: u64 = 2;
 
