@@ -4,9 +4,11 @@
 //! fault. The summary counts the same as the events. The events of any prefix of a text are a prefix of the events of
 //! the whole text. A file that is read again in small pieces has the same events and damage, and if it is a text the
 //! same blocks. Only lines with valid numbers are events, and all of them are, unless there is damage or a line with a
-//! command.
+//! command. Events that are counted by allocation class count
+//! the same as events whose frees are paired with allocations.
 #![no_main]
-use format::{Block, Counting, Damage, Error, Event, Freed, RawBlock, Source, Summary, Totals};
+use analysis::{Engine, Report};
+use format::{Block, Counting, Damage, Error, Event, Freed, KdeReader, RawBlock, Source, Summary, Totals};
 use heaptrack_fuzz::check_blocks;
 use libfuzzer_sys::fuzz_target;
 use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -102,6 +104,23 @@ fn check_lines(text: &[u8], reading: &Reading) {
     assert!(!is_strict || (allocations, frees) == (plus, minus), "{allocations} of {plus}, {frees} of {minus}");
 }
 
+/// Counts the events by allocation class, and compares with the numbers of the paired events.
+fn check_counts(data: &[u8], whole: &Reading, report: &Report) {
+    let mut reader = KdeReader::new(data, &data[..data.len().min(8)]).expect("a file that was opened before");
+    reader.count_classes();
+    let mut engine = Engine::new();
+    while let Some(block) = reader.next_block().expect("bytes in memory") {
+        engine.add(block);
+    }
+    if let Some(counts) = reader.take_counts() {
+        engine.add_kde_counts(counts);
+    }
+    assert_eq!(reader.damage(), whole.damage);
+    assert_eq!(reader.finished(), whole.is_finished);
+    assert_eq!(engine.totals(), report.totals);
+    assert!(engine.into_report().sites == report.sites, "the costs of stacks differ");
+}
+
 fuzz_target!(|data: &[u8]| {
     let Ok(whole) = read(Cursor::new(data)) else { return };
     let is_text = data.first().is_some_and(u8::is_ascii_alphabetic);
@@ -117,6 +136,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let report = check_blocks(&whole.blocks);
     assert!(report.faults.is_empty(), "{:?}", report.faults);
+    check_counts(data, &whole, &report);
     let count = |wanted: fn(&Event) -> bool| whole.events.iter().filter(|event| wanted(event)).count() as u64;
     let allocations = count(|event| matches!(event, Event::Alloc { .. }));
     let frees = count(|event| matches!(event, Event::Free { .. }));

@@ -289,8 +289,9 @@ fn is_any_prefix(text: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| text.starts_with(prefix))
 }
 
-fn contains_any(text: &str, parts: &[&str]) -> bool {
-    parts.iter().any(|part| text.contains(part))
+/// Whether the path contains any of the parts, all of which begin with a slash. A search for each of them would take longer.
+fn contains_any(path: &str, parts: &[&str]) -> bool {
+    path.match_indices('/').any(|(slash, _)| path.get(slash..).is_some_and(|rest| is_any_prefix(rest, parts)))
 }
 
 fn parse(line: &str) -> Option<Rule> {

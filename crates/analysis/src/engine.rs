@@ -16,14 +16,14 @@ use crate::moment::{Moment, When};
 use crate::profile::{Profile, Range};
 use crate::query::Query;
 use crate::session_report::{Faults, Report, SiteCosts};
-use format::{Block, BlockKind, Events, Flat, Folded, Malformed, RawBlock, Totals};
+use format::{Block, BlockKind, Events, Flat, Folded, KdeCounts, Malformed, RawBlock, Totals};
 
 pub struct Engine {
     pub(crate) definitions: Definitions,
     counter: EventCounter,
     pub(crate) index: Index,
     faults: Faults,
-    /// How many blocks of events came in.
+    /// How many blocks of events came in. `usize::MAX` if the file was counted without making blocks.
     pub(crate) blocks: usize,
 }
 
@@ -83,6 +83,17 @@ impl Engine {
         if let Err(error) = result {
             self.faults.malformed(BlockKind::Events, error);
         }
+    }
+
+    /// The counts of all events of a file of KDE's, which replace its blocks of events. The definitions must be complete.
+    pub fn add_kde_counts(&mut self, counts: Box<KdeCounts>) {
+        self.counter = EventCounter::of_kde(counts, self.definitions.session.counting);
+        self.blocks = usize::MAX;
+    }
+
+    /// Allocations and frees of all kinds.
+    pub(crate) const fn events(&self) -> u64 {
+        self.counter.now().events
     }
 
     fn after_events(&mut self) {

@@ -1,21 +1,23 @@
-//! Counts all events of a session once, while its blocks come in, in one of two ways.
+//! Counts all events of a session once, while its blocks come in, in one of two ways; or takes over the counts of a file of KDE's.
 //!
 //! Receives: the blocks of events, and what the definitions say about them. Returns: totals, the peak and the costs of
-//! each site. Must hold: both ways return the same numbers, except for the own peaks, lifetimes, kept blocks and
+//! each site. Must hold: all ways return the same numbers, except for the own peaks, lifetimes, kept blocks and
 //! largest sizes of sites.
 use crate::costs::Costs;
 use crate::counter::{Counter, Peak};
 use crate::definitions::Definitions;
 use crate::index::Index;
-use crate::session_counter::SessionCounter;
+use crate::session_counter::{self, SessionCounter};
 use crate::walker::{Now, Walker};
-use format::{Events, Flat, Malformed};
+use format::{Counting, Events, Flat, KdeCounts, Malformed};
 
 pub(crate) enum EventCounter {
     /// Counts only the whole session. Every other question walks from the start of the trace.
     Session(Box<Walker<SessionCounter>>),
     /// Counts every stack, and fills the index.
     Indexed(Box<Walker<Counter<'static>>>),
+    /// Has the counts of the whole session, which were made while the file was read.
+    Kde(Box<KdeCounts>, Now),
 }
 
 impl EventCounter {
@@ -27,6 +29,11 @@ impl EventCounter {
         EventCounter::Indexed(Box::new(Index::feeder()))
     }
 
+    pub(crate) fn of_kde(counts: Box<KdeCounts>, counting: Counting) -> Self {
+        let now = Now { events: counts.events(), time_ns: counts.time_ns(), counting, ..Now::default() };
+        EventCounter::Kde(counts, now)
+    }
+
     pub(crate) const fn is_indexed(&self) -> bool {
         matches!(self, EventCounter::Indexed(_))
     }
@@ -35,6 +42,7 @@ impl EventCounter {
         match self {
             EventCounter::Session(walker) => walker.walk(events),
             EventCounter::Indexed(walker) => walker.walk(events),
+            EventCounter::Kde(..) => Ok(()),
         }
     }
 
@@ -42,6 +50,7 @@ impl EventCounter {
         match self {
             EventCounter::Session(walker) => walker.walk_flat(flat),
             EventCounter::Indexed(walker) => walker.walk_flat(flat),
+            EventCounter::Kde(..) => Ok(()),
         }
     }
 
@@ -59,6 +68,7 @@ impl EventCounter {
                 walker.now.counting = counting;
                 Index::grow(walker, definitions);
             }
+            EventCounter::Kde(_, now) => now.counting = counting,
         }
     }
 
@@ -74,6 +84,7 @@ impl EventCounter {
         match self {
             EventCounter::Session(walker) => &walker.now,
             EventCounter::Indexed(walker) => &walker.now,
+            EventCounter::Kde(_, now) => now,
         }
     }
 
@@ -81,6 +92,7 @@ impl EventCounter {
         match self {
             EventCounter::Session(walker) => walker.damaged,
             EventCounter::Indexed(walker) => walker.damaged,
+            EventCounter::Kde(..) => 0,
         }
     }
 
@@ -88,6 +100,7 @@ impl EventCounter {
         match self {
             EventCounter::Session(walker) => walker.unknown_frees,
             EventCounter::Indexed(walker) => walker.unknown_frees,
+            EventCounter::Kde(counts, _) => counts.unknown_frees(),
         }
     }
 
@@ -95,6 +108,7 @@ impl EventCounter {
         match self {
             EventCounter::Session(walker) => walker.sink.implied_frees,
             EventCounter::Indexed(walker) => walker.sink.implied_frees,
+            EventCounter::Kde(..) => 0,
         }
     }
 
@@ -103,6 +117,7 @@ impl EventCounter {
         match self {
             EventCounter::Session(walker) => walker.sink.peak(),
             EventCounter::Indexed(walker) => highest(index.finished_peaks().chain([walker.sink.peak()])),
+            EventCounter::Kde(counts, _) => session_counter::peak(counts.classes()),
         }
     }
 
@@ -111,6 +126,7 @@ impl EventCounter {
         match self {
             EventCounter::Session(walker) => walker.sink.sites(definitions),
             EventCounter::Indexed(walker) => walker.sink.groups.iter().map(|group| walker.sink.costs(group)).collect(),
+            EventCounter::Kde(counts, _) => session_counter::sites(counts.classes(), &[], definitions),
         }
     }
 }

@@ -34,7 +34,11 @@ impl Level<'_> {
     /// Whether the level is `operator new` or `operator new[]`, in any form, or the function of `heaptrack_api` that
     /// reports a block.
     pub fn is_allocator(&self) -> bool {
-        let reports = |raw: &str| raw.contains("13heaptrack_api") || raw.contains("heaptrack_api..Reported");
+        // Nearly every name needs only the first of these searches.
+        let reports = |raw: &str| {
+            raw.contains("heaptrack_api")
+                && (raw.contains("13heaptrack_api") || raw.contains("heaptrack_api..Reported"))
+        };
         self.raw.is_some_and(|raw| raw.starts_with("_Znw") || raw.starts_with("_Zna") || reports(raw))
     }
 }

@@ -41,7 +41,10 @@ impl std::error::Error for Gone {}
 pub(crate) struct Stretch<'a> {
     pub(crate) blocks: &'a mut dyn Blocks,
     pub(crate) first: usize,
+    /// `usize::MAX` if the number of blocks is not known. The stretch then ends with the last block.
     pub(crate) end: usize,
+    /// All events of the trace, by which a last block is recognised.
+    pub(crate) events: u64,
 }
 
 impl Stretch<'_> {
@@ -61,7 +64,10 @@ impl Stretch<'_> {
                 next += 1;
                 continue;
             }
-            let block = self.blocks.events(number).ok_or(Gone)?;
+            let Some(block) = self.blocks.events(number) else {
+                let is_end = self.end == usize::MAX && walker.now.events == self.events;
+                if is_end { break } else { return Err(Gone) }
+            };
             number += 1;
             // Malformed blocks were counted when the trace was opened.
             let Ok(mut events) = block.events() else { continue };

@@ -66,7 +66,7 @@ impl Engine {
 
     /// The blocks of events from a checkpoint to the end of the trace.
     pub(crate) fn stretch<'a>(&self, blocks: &'a mut dyn Blocks, point: &Checkpoint) -> Stretch<'a> {
-        Stretch { blocks, first: point.block, end: self.blocks }
+        Stretch { blocks, first: point.block, end: self.blocks, events: self.events() }
     }
 
     /// The folded parts that belong to a range: it begins with the session and does not end before the cut.

@@ -7,8 +7,8 @@ use crate::code_class::{CodeClass, CodeClasses};
 use crate::definitions::{Definitions, SiteId};
 use crate::frame_names::Level;
 use crate::suppressions::Suppressions;
+use foldhash::{HashMap, HashMapExt};
 use format::{Frame, IntMap};
-use std::collections::HashMap;
 
 /// A node of the tree of levels. 0 is the root, which has no level.
 pub type NodeId = u32;
@@ -63,7 +63,8 @@ impl StackTable {
             table: StackTable { nodes: vec![Node { parent: 0, level: None }], suppressions, ..StackTable::default() },
             strings: HashMap::new(),
             frames: IntMap::default(),
-            node_of_stack: IntMap::default(),
+            node_of_stack: vec![0; definitions.nodes.len()],
+            node_of_lost: IntMap::default(),
         };
         for &stack in &definitions.stacks {
             let mut node = maker.node(stack);
@@ -136,7 +137,10 @@ struct Maker<'a> {
     strings: HashMap<&'a str, u32>,
     /// Frame -> range of levels, innermost first.
     frames: IntMap<u64, (u32, u32)>,
-    node_of_stack: IntMap<u32, NodeId>,
+    /// By stack id minus 1; 0 if the stack has no node yet.
+    node_of_stack: Vec<NodeId>,
+    /// The same for stacks that are not defined.
+    node_of_lost: IntMap<u32, NodeId>,
 }
 
 impl<'a> Maker<'a> {
@@ -147,8 +151,8 @@ impl<'a> Maker<'a> {
             if at == 0 {
                 break 0;
             }
-            if let Some(known) = self.node_of_stack.get(&at) {
-                break *known;
+            if let Some(known) = self.known_node(at) {
+                break known;
             }
             pending.push(at);
             let parent = self.definitions.nodes.get(at as usize - 1).map_or(0, |node| node.parent);
@@ -162,9 +166,19 @@ impl<'a> Maker<'a> {
                 self.table.nodes.push(Node { parent: node, level: Some(level) });
                 node = self.table.nodes.len() as NodeId - 1;
             }
-            self.node_of_stack.insert(stack, node);
+            match self.node_of_stack.get_mut(stack as usize - 1) {
+                Some(place) => *place = node,
+                None => drop(self.node_of_lost.insert(stack, node)),
+            }
         }
         node
+    }
+
+    fn known_node(&self, stack: u32) -> Option<NodeId> {
+        match self.node_of_stack.get(stack as usize - 1) {
+            Some(node) => Some(*node).filter(|node| *node != 0),
+            None => self.node_of_lost.get(&stack).copied(),
+        }
     }
 
     fn frame(&mut self, frame: Frame) -> (u32, u32) {

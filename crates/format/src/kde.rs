@@ -12,7 +12,10 @@
 //! does not say which of several equal blocks was freed. `docs/kde.md` describes the consequences. The kinds of files
 //! are in `file_kind.rs`, KDE's rules for counting in `counting.rs`.
 mod ahead;
+mod class_counts;
+mod counted_lines;
 mod counting;
+mod event_words;
 mod file_kind;
 mod interpreted_names;
 mod line;
@@ -25,6 +28,8 @@ mod unpack;
 
 use crate::{BlockKind, Damage, Error, RawBlock};
 pub use ahead::KdeAhead;
+pub(crate) use ahead::Wanted;
+pub use class_counts::KdeCounts;
 pub use counting::{Counting, KdeRule};
 pub use file_kind::KdeFileKind;
 pub use interpreted_names::Shorten;
@@ -68,7 +73,7 @@ impl<R: Read> KdeReader<R> {
     }
 
     /// Like `new`, with a thread that unpacks ahead.
-    fn unpacked_ahead(input: R, first: &[u8]) -> Result<Self, Error>
+    pub(crate) fn unpacked_ahead(input: R, first: &[u8]) -> Result<Self, Error>
     where
         R: Send + 'static,
     {
@@ -134,6 +139,20 @@ impl<R: Read> KdeReader<R> {
         self.translation.names.shorten = shorten;
     }
 
+    /// Counts the events of an interpreted file by allocation class instead of returning them as blocks. Does nothing for
+    /// other files. Must be called before the first block is read.
+    pub fn count_classes(&mut self) {
+        if !self.is_raw && self.translation.count_classes() {
+            // Without another thread, the work is done here.
+            let _ = self.text.decode_ahead();
+        }
+    }
+
+    /// After the last block: the counts of a file whose events were counted.
+    pub fn take_counts(&mut self) -> Option<Box<KdeCounts>> {
+        self.translation.take_counts()
+    }
+
     /// Blocks of these kinds are not returned.
     pub const fn skip(&mut self, kinds: &'static [BlockKind]) {
         self.skipped = kinds;
@@ -163,7 +182,11 @@ impl<R: Read> KdeReader<R> {
         let mut lines = std::mem::take(&mut self.lines);
         while !self.translation.is_full() && !self.is_over {
             if !lines.rest().is_empty() {
-                self.translate(&mut lines);
+                if self.translation.is_counting() {
+                    self.count(&mut lines);
+                } else {
+                    self.translate(&mut lines);
+                }
                 continue;
             }
             if let Some((end, unfinished)) = lines.last {
@@ -192,6 +215,10 @@ impl<R: Read> KdeReader<R> {
                 break;
             }
         }
+        self.translate_line(lines);
+    }
+
+    fn translate_line(&mut self, lines: &mut Lines) {
         let offset = lines.offset();
         let refused = lines.next().map_or(Ok(()), |line| self.translation.line(line));
         let length = lines.offset() - offset;

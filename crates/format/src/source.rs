@@ -2,7 +2,7 @@
 //!
 //! Receives: a file. Returns: blocks. Must hold: the format is recognised by the first bytes, never by the name; the
 //! blocks of all formats are of the same kinds.
-use crate::kde::{KdeAhead, KdeReader, Shorten, is_packed, is_text};
+use crate::kde::{KdeAhead, KdeCounts, KdeReader, Shorten, Wanted, is_packed, is_text};
 use crate::{BlockKind, Damage, Domain, Error, RawBlock, Reader};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -28,15 +28,21 @@ impl Source {
     /// Refuses anything but a regular file: a pipe or a terminal could block for ever, and a folder fails only when it
     /// is read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Self::open_as(path.as_ref(), None)
+        Self::open_as(path.as_ref(), Wanted { shorten: None, is_counted: false })
     }
 
     /// Like `open`. A KDE file has no short names of functions, so `shorten` makes them from the full names.
     pub fn open_shortened(path: impl AsRef<Path>, shorten: Shorten) -> Result<Self, Error> {
-        Self::open_as(path.as_ref(), Some(shorten))
+        Self::open_as(path.as_ref(), Wanted { shorten: Some(shorten), is_counted: false })
     }
 
-    fn open_as(path: &Path, shorten: Option<Shorten>) -> Result<Self, Error> {
+    /// The same. If possible, the events of a KDE file are not returned as blocks but counted, which is much faster.
+    /// `take_counts` has the result.
+    pub fn open_counted(path: impl AsRef<Path>, shorten: Shorten) -> Result<Self, Error> {
+        Self::open_as(path.as_ref(), Wanted { shorten: Some(shorten), is_counted: true })
+    }
+
+    fn open_as(path: &Path, wanted: Wanted) -> Result<Self, Error> {
         let metadata = std::fs::metadata(path)?;
         if metadata.is_dir() {
             return Err(Error::Folder);
@@ -47,7 +53,7 @@ impl Source {
         let mut file = File::open(path)?;
         let first = first_bytes(&mut file)?;
         if is_packed(&first) || is_text(&first) {
-            return Ok(Self::of(match KdeAhead::open(path, &first, shorten)? {
+            return Ok(Self::of(match KdeAhead::open(path, &first, wanted)? {
                 Ok(ahead) => AnyReader::KdeAhead(ahead),
                 Err(here) => AnyReader::Kde(Box::new(here)),
             }));
@@ -98,6 +104,15 @@ impl<R: Read> Source<R> {
             }
         }
         Ok(None)
+    }
+
+    /// After the last block: the counts of a file that was opened by `open_counted`, if its events were counted.
+    pub fn take_counts(&mut self) -> Option<Box<KdeCounts>> {
+        match &mut self.file {
+            AnyReader::Own(_) => None,
+            AnyReader::Kde(reader) => reader.take_counts(),
+            AnyReader::KdeAhead(reader) => reader.take_counts(),
+        }
     }
 
     /// Adds blocks that are returned after those of the file.

@@ -287,13 +287,16 @@ impl OpenTrace {
 
     /// A file of KDE's heaptrack is translated while it is read, by threads of its source.
     fn read_kde(&mut self, options: OpenOptions) -> Result<(), Error> {
-        let mut source = self.file.source()?;
+        let mut source = if options.is_indexed { self.file.source()? } else { self.file.counted_source()? };
         let mut kept: Vec<RawBlock> = Vec::new();
         while let Some(block) = source.next_block()? {
             self.engine.add(block);
             if options.is_indexed && block.kind == BlockKind::Events {
                 kept.push(block.clone());
             }
+        }
+        if let Some(counts) = source.take_counts() {
+            self.engine.add_kde_counts(counts);
         }
         self.events = if options.is_indexed { EventBlocks::Memory(kept.into()) } else { EventBlocks::Stream };
         self.is_finished = source.finished();

@@ -32,9 +32,12 @@ impl TraceFile {
         let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         // Without /proc, the file can only be reached by its name.
         let pinned = if link.exists() { link } else { path.to_owned() };
-        let source = open_without_names(&pinned)?;
+        // Without threads that work ahead, because usually only the first bytes are needed.
+        let source = Source::new(File::open(&pinned)?)?;
         let is_kde = source.is_kde();
-        let names = if source.is_raw() { raw_names::look_up(path, source)? } else { Vec::new() };
+        let is_raw = source.is_raw();
+        drop(source);
+        let names = if is_raw { raw_names::look_up(path, open_without_names(&pinned)?)? } else { Vec::new() };
         Ok(TraceFile { path: path.to_owned(), pinned, file, names, domain: Domain::Malloc, is_kde })
     }
 
@@ -48,6 +51,13 @@ impl TraceFile {
     pub fn source(&self) -> Result<Source, Error> {
         let mut source = open_without_names(&self.pinned)?;
         source.set_domain(self.domain);
+        source.append(self.names.iter().cloned());
+        Ok(source)
+    }
+
+    /// As `source`. If possible, a file of KDE's heaptrack has counts instead of events: see [`Source::open_counted`].
+    pub(crate) fn counted_source(&self) -> Result<Source, Error> {
+        let mut source = Source::open_counted(&self.pinned, symbols::shorten)?;
         source.append(self.names.iter().cloned());
         Ok(source)
     }

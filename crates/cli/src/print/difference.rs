@@ -1,5 +1,5 @@
 //! The text of a comparison: with another trace, or with another moment or range of the same trace.
-use super::entry::{difference, difference_of_one, merged, of_profile};
+use super::entry::{Entries, difference, difference_of_one, merged, of_profile};
 use super::extra_sections;
 use super::loaded_trace::LoadedTrace;
 use super::options::Print;
@@ -46,7 +46,7 @@ impl LoadedTrace {
             }
         };
         writeln!(out)?;
-        let (entries, left, style) = (merged(entries), self.left(), Style::new(options, paint));
+        let (entries, left, style) = (Entries::new(merged(entries)), self.left(), Style::new(options, paint));
         for cost in lists(options, query) {
             let section = self.section(cost, &left, query);
             Section { if_empty: "nothing changed".into(), ..section }.write(out, &entries, &style)?;

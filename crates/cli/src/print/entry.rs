@@ -1,6 +1,7 @@
 //! A stack and its costs as the text report lists them, and groups of stacks with the same innermost level.
 use super::lens::{Key, Lens};
 use analysis::{Called, Cost, Definitions, Level, Pairing, Profile, Query, Side, StackTable, to_signed};
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -207,36 +208,74 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// The entries of a report. Several lists show the same entries in another order.
+pub struct Entries<'a> {
+    pub all: Vec<Entry<'a>>,
+    /// For each entry the number of its group.
+    groups: OnceCell<Vec<usize>>,
+}
+
+impl<'a> Entries<'a> {
+    pub const fn new(all: Vec<Entry<'a>>) -> Self {
+        Entries { all, groups: OnceCell::new() }
+    }
+
+    /// Entries with the same innermost level have the same number. Numbers are given in the order of the file.
+    fn groups(&self) -> &[usize] {
+        self.groups.get_or_init(|| {
+            let (mut numbers, mut of_frame) = (HashMap::new(), HashMap::new());
+            let number = |entry: &Entry<'a>| {
+                let frame = entry.definitions.frames(entry.stack).next();
+                // In a comparison of two traces, each has its own frames.
+                let place = (std::ptr::from_ref(entry.definitions), frame);
+                if let Some(number) = of_frame.get(&place) {
+                    return *number;
+                }
+                let leaf = entry.leaf();
+                let key = leaf.map(|level| match entry.lens.merge {
+                    Some(_) => entry.lens.key(&level),
+                    None => Lens::line(&level),
+                });
+                let next = numbers.len();
+                let number = *numbers.entry(key).or_insert(next);
+                // If the leaf is in another frame, it depends on more than the first one.
+                if leaf.map(|level| level.frame) == frame {
+                    of_frame.insert(place, number);
+                }
+                number
+            };
+            self.all.iter().map(number).collect()
+        })
+    }
+
+    /// Sorts by `metric`, largest first, and equal groups in the order of the file. Groups with a metric of 0 are left out.
+    pub fn grouped(&self, metric: impl Fn(&Numbers) -> i64) -> Vec<Group<'a>> {
+        let mut groups: Vec<Group<'a>> = Vec::new();
+        for (entry, &number) in self.all.iter().zip(self.groups()) {
+            if number == groups.len() {
+                groups.push(Group { numbers: Numbers::default(), entries: Vec::new() });
+            }
+            let Some(group) = groups.get_mut(number) else { continue };
+            group.numbers.add(&entry.numbers);
+            group.entries.push(*entry);
+        }
+        groups.retain(|group| metric(&group.numbers) != 0);
+        groups.sort_by_key(|group| Reverse(metric(&group.numbers).unsigned_abs()));
+        groups
+    }
+}
+
 /// Stacks with the same innermost level, which is compared by function, file, line and module, or by `--merge`.
 pub struct Group<'a> {
     pub numbers: Numbers,
     pub entries: Vec<Entry<'a>>,
 }
 
-/// Groups stacks by their innermost level. Sorts by the absolute value of `metric`, largest first, and equal groups in
-/// the order of the file. Groups with a metric of 0 are left out.
-pub fn grouped<'a>(entries: &[Entry<'a>], metric: impl Fn(&Numbers) -> i64) -> Vec<Group<'a>> {
-    let mut places = HashMap::new();
-    let mut groups: Vec<Group<'a>> = Vec::new();
-    for entry in entries {
-        let key = entry.leaf().map(|level| match entry.lens.merge {
-            Some(_) => entry.lens.key(&level),
-            None => Lens::line(&level),
-        });
-        let place = *places.entry(key).or_insert(groups.len());
-        if place == groups.len() {
-            groups.push(Group { numbers: Numbers::default(), entries: Vec::new() });
-        }
-        let Some(group) = groups.get_mut(place) else { continue };
-        group.numbers.add(&entry.numbers);
-        group.entries.push(*entry);
+impl Group<'_> {
+    /// Sorts the stacks by `metric`, largest first, and equal ones in the order of the file.
+    pub fn sort(&mut self, metric: impl Fn(&Numbers) -> i64) {
+        self.entries.sort_by_key(|entry| Reverse(metric(&entry.numbers).unsigned_abs()));
     }
-    groups.retain(|group| metric(&group.numbers) != 0);
-    groups.sort_by_key(|group| Reverse(metric(&group.numbers).unsigned_abs()));
-    for group in &mut groups {
-        group.entries.sort_by_key(|entry| Reverse(metric(&entry.numbers).unsigned_abs()));
-    }
-    groups
 }
 
 /// Returns the stacks one by one, sorted as `grouped` sorts groups. Stacks with a metric of 0 are left out.

@@ -1,5 +1,5 @@
 //! The parts of the text report: KDE's sections and totals, with our additions.
-use super::entry::{Entry, Frames, Group, Numbers, grouped, single};
+use super::entry::{Entries, Entry, Frames, Group, Numbers, single};
 use super::options::Print;
 use super::paint::Paint;
 use super::units::{blocks, bytes, rate, without_templates};
@@ -134,18 +134,19 @@ impl Section {
 }
 
 impl Section {
-    pub fn write(&self, out: &mut impl Write, entries: &[Entry<'_>], style: &Style) -> io::Result<()> {
+    pub fn write(&self, out: &mut impl Write, entries: &Entries<'_>, style: &Style) -> io::Result<()> {
         writeln!(out, "{}", style.paint.heading(&self.heading))?;
         let metric = |numbers: &Numbers| self.metric(numbers);
-        let whole = entries.iter().map(|entry| metric(&entry.numbers)).fold(0, i64::saturating_add);
-        if entries.iter().all(|entry| metric(&entry.numbers) == 0) {
+        let whole = entries.all.iter().map(|entry| metric(&entry.numbers)).fold(0, i64::saturating_add);
+        if entries.all.iter().all(|entry| metric(&entry.numbers) == 0) {
             writeln!(out, "{}", self.if_empty)?;
         } else if style.merge {
-            for group in grouped(entries, metric).iter().take(style.limit) {
-                self.group(out, group, whole, style)?;
+            for mut group in entries.grouped(metric).into_iter().take(style.limit) {
+                group.sort(metric);
+                self.group(out, &group, whole, style)?;
             }
         } else {
-            for entry in single(entries, metric).iter().take(style.limit) {
+            for entry in single(&entries.all, metric).iter().take(style.limit) {
                 let bar = style.paint.bar(metric(&entry.numbers), whole);
                 writeln!(out, "{bar}{}", style.paint.number(&self.label(&entry.numbers)))?;
                 stack(out, entry, 0, 1, style)?;

@@ -1,5 +1,5 @@
 //! The text report of one trace, section by section.
-use super::entry::{Numbers, merged, of_profile};
+use super::entry::{Entries, Numbers, merged, of_profile};
 use super::extra_sections;
 use super::loaded_trace::LoadedTrace;
 use super::options::Print;
@@ -49,7 +49,7 @@ impl LoadedTrace {
     ) -> io::Result<()> {
         let (lens, style) = (self.lens(query), Style::new(options, paint));
         let entries = of_profile(self.trace.engine().definitions(), &lens, &self.profile, &self.table, query);
-        let entries = merged(entries);
+        let entries = Entries::new(merged(entries));
         costs.iter().try_for_each(|cost| self.section(*cost, left, query).write(out, &entries, &style))
     }
 

@@ -1,8 +1,8 @@
 //! A KDE file that is translated by threads of its own, while the caller works on earlier blocks.
-use super::{KdeReader, Shorten};
+use super::{KdeCounts, KdeReader, Shorten};
 use crate::{BlockKind, Damage, Error, RawBlock};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -20,6 +20,24 @@ struct Ending {
     finished: bool,
     damage: Vec<Damage>,
     damage_count: u64,
+    counts: Option<Box<KdeCounts>>,
+}
+
+/// What the caller wants to know of a file.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) shorten: Option<Shorten>,
+    /// The counts of its events, and not the events.
+    pub(crate) is_counted: bool,
+}
+
+impl Wanted {
+    fn tell<R: Read>(self, reader: &mut KdeReader<R>) {
+        reader.set_shorten(self.shorten);
+        if self.is_counted {
+            reader.count_classes();
+        }
+    }
 }
 
 /// The same interface as `KdeReader`. `finished` and `damage` are valid only after the last block.
@@ -32,27 +50,23 @@ pub struct KdeAhead {
 }
 
 impl KdeAhead {
-    /// Starts two threads, one that unpacks and one that translates. If they cannot be started, the caller's thread
-    /// does the work.
-    pub(crate) fn open(
-        path: &Path,
-        first: &[u8],
-        shorten: Option<Shorten>,
-    ) -> Result<Result<Self, KdeReader<File>>, Error> {
+    /// Starts two threads, one that unpacks and one that translates, and between them one that decodes if events are
+    /// counted. If they cannot be started, the caller's thread does the work.
+    pub(crate) fn open(path: &Path, first: &[u8], wanted: Wanted) -> Result<Result<Self, KdeReader<File>>, Error> {
         let mut reader = match KdeReader::unpacked_ahead(File::open(path)?, first) {
             Err(Error::Io(error)) if error.kind() != io::ErrorKind::NotFound => {
                 KdeReader::new(File::open(path)?, first)?
             }
             other => other?,
         };
-        reader.set_shorten(shorten);
+        wanted.tell(&mut reader);
         let is_raw = reader.is_raw();
         let (sender, messages) = sync_channel(BLOCKS);
         let builder = std::thread::Builder::new().name("heaptrack-kde".into());
         match builder.spawn(move || translate(reader, &sender)) {
             Err(_) => {
                 let mut here = KdeReader::new(File::open(path)?, first)?;
-                here.set_shorten(shorten);
+                wanted.tell(&mut here);
                 Ok(Err(here))
             }
             Ok(_) => {
@@ -95,6 +109,10 @@ impl KdeAhead {
         self.ending.as_ref().map_or(&[], |ending| &ending.damage)
     }
 
+    pub fn take_counts(&mut self) -> Option<Box<KdeCounts>> {
+        self.ending.as_mut()?.counts.take()
+    }
+
     pub const fn damage_count(&self) -> u64 {
         match &self.ending {
             Some(ending) => ending.damage_count,
@@ -112,6 +130,7 @@ fn translate(mut reader: KdeReader<File>, messages: &SyncSender<Message>) {
                 finished: reader.finished(),
                 damage: reader.damage().to_vec(),
                 damage_count: reader.damage_count(),
+                counts: reader.take_counts(),
             }),
             Err(error) => Message::Failed(error),
         };

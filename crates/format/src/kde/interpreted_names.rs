@@ -53,6 +53,9 @@ pub(crate) struct Names {
     pointers: Vec<Pointer>,
     /// The instance of each module, by the number of the string that is its path.
     modules: HashMap<u32, u16>,
+    /// By instance: the best that is known of any of its frames. A reader takes the state of a module from its last block,
+    /// which must not depend on where blocks are cut.
+    states: HashMap<u16, SymbolState>,
     new_modules: Vec<(u16, u32)>,
     /// Frames that are in use.
     frames: HashSet<u64>,
@@ -95,6 +98,11 @@ impl Names {
     /// Returns a pointer by its number in the file, from 1.
     pub(crate) fn get(&self, number: u32) -> Option<Pointer> {
         self.pointers.get((number as usize).checked_sub(1)?).copied()
+    }
+
+    /// True if the program's own file is not known yet.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.strings.is_empty()
     }
 
     /// The path of the program's own file, which is the first string that a recorder writes.
@@ -143,7 +151,11 @@ impl Names {
         pending.sort_by_key(|(frame, _)| frame.0);
         let mut builder = SymbolsBuilder::default();
         for group in pending.chunk_by(|one, other| one.0.instance() == other.0.instance()) {
+            let Some((first, _)) = group.first() else { continue };
             let state = state(group.iter().flat_map(|(_, spots)| spots));
+            let known = self.states.entry(first.instance()).or_insert(state);
+            *known = state.min(*known);
+            let state = *known;
             let mut is_named = false;
             for (frame, spots) in group {
                 if builder.len() > PIECE {

@@ -74,7 +74,7 @@ const fn digit(byte: u8) -> u8 {
     }
 }
 
-const ONES: u64 = 0x0101_0101_0101_0101;
+pub(super) const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// Reads the number at the front of `bytes` that ends with a line feed, and returns it with the count of its digits. It
 /// reads up to seven digits at once, without a branch that depends on them, because nearly all lines of a file have

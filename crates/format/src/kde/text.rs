@@ -1,14 +1,20 @@
-//! Unpacked text in pieces of whole lines, from the caller's thread or from one that unpacks ahead.
+//! Unpacked text in pieces of whole lines, from the caller's thread or from threads that work ahead: one unpacks, and
+//! another may decode events.
 //!
 //! Must hold: a line has at most 16 MiB. Longer ones are dropped and counted, so that no file makes a buffer grow
-//! without end. The thread is at most a few pieces ahead, and ends when the reader is dropped.
+//! without end. The threads are at most a few pieces ahead, and end when the reader is dropped.
+use super::event_words::EventWords;
 use super::unpack::{End, Unpacker};
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 const STEP: usize = 256 << 10;
 const LONGEST_LINE: usize = 16 << 20;
-const PIECES_AHEAD: usize = 4;
+/// Enough for some milliseconds of work. On a busy machine, threads that wait for each other after every piece would seldom
+/// run at the same time.
+const PIECES_AHEAD: usize = 16;
+/// A piece with a larger buffer, because of a long line, waits until all pieces before it are used.
+const LARGE: usize = 4 * STEP;
 
 /// Whole lines: `buffer[at..end]`.
 #[derive(Default)]
@@ -16,6 +22,9 @@ pub(crate) struct Lines {
     buffer: Vec<u8>,
     at: usize,
     end: usize,
+    /// The decoded text, or the buffers of an earlier piece.
+    words: EventWords,
+    is_decoded: bool,
     /// The number of bytes of text before `buffer[0]`.
     before: u64,
     /// The bytes of a line before these lines that was too long.
@@ -36,6 +45,29 @@ impl Lines {
 
     pub(crate) const fn consume(&mut self, length: usize) {
         self.at += length;
+    }
+
+    /// Goes to a place of the buffer.
+    pub(crate) const fn go_to(&mut self, place: usize) {
+        self.at = place;
+    }
+
+    fn decode(&mut self) {
+        self.words.fill(&self.buffer, self.at..self.end);
+        self.is_decoded = true;
+    }
+
+    /// Returns the decoded text. Must be called once for each piece, before any of it is consumed.
+    pub(crate) fn take_words(&mut self) -> EventWords {
+        if !self.is_decoded {
+            self.decode();
+        }
+        std::mem::take(&mut self.words)
+    }
+
+    /// Takes back the buffers of decoded text, to use them again.
+    pub(crate) fn return_words(&mut self, words: EventWords) {
+        self.words = words;
     }
 
     /// The next line without its line feed.
@@ -64,8 +96,14 @@ impl<R: Read> Cutter<R> {
         Cutter { input, rest: Vec::new(), before: 0, is_dropping: false, dropped: 0 }
     }
 
-    /// Returns the next lines, at least one until the last. `buffer` is reused.
-    fn next(&mut self, mut buffer: Vec<u8>) -> io::Result<Lines> {
+    /// Returns the next lines, at least one until the last. The buffers of `done` are reused.
+    fn next(&mut self, done: Lines) -> io::Result<Lines> {
+        let mut lines = self.read(done.buffer)?;
+        lines.words = done.words;
+        Ok(lines)
+    }
+
+    fn read(&mut self, mut buffer: Vec<u8>) -> io::Result<Lines> {
         loop {
             let have = self.rest.len();
             if buffer.len() < have + STEP {
@@ -120,8 +158,8 @@ pub(crate) enum Text<R: Read> {
     Here(Cutter<R>),
     Ahead {
         pieces: Receiver<io::Result<Lines>>,
-        /// Returns used buffers to the thread.
-        used: Sender<Vec<u8>>,
+        /// Returns used buffers to the unpacking thread.
+        used: Sender<Lines>,
     },
 }
 
@@ -138,12 +176,24 @@ impl<R: Read> Text<R> {
         Ok(Text::Ahead { pieces, used })
     }
 
-    /// Returns the next lines. The buffer of `done`, the lines before, is reused.
+    /// Starts another thread, which decodes the events of all pieces that follow. Without it, the caller decodes them.
+    pub(crate) fn decode_ahead(&mut self) -> io::Result<()> {
+        let Text::Ahead { pieces, .. } = self else { return Ok(()) };
+        let (sender, decoded) = sync_channel(PIECES_AHEAD);
+        let (start, text) = channel();
+        let builder = std::thread::Builder::new().name("heaptrack-decode".into());
+        builder.spawn(move || text.recv().map(|text| decode(&text, &sender)))?;
+        // Sent only now, because the pieces would be lost with a thread that cannot be started.
+        let _ = start.send(std::mem::replace(pieces, decoded));
+        Ok(())
+    }
+
+    /// Returns the next lines. The buffers of `done`, the lines before, are reused.
     pub(crate) fn next(&mut self, done: Lines) -> io::Result<Lines> {
         match self {
-            Text::Here(cutter) => cutter.next(done.buffer),
+            Text::Here(cutter) => cutter.next(done),
             Text::Ahead { pieces, used } => {
-                let _ = used.send(done.buffer);
+                let _ = used.send(done);
                 // The thread sends how it ended before it exits.
                 let gone = || Lines { last: Some((End::Damaged, 0)), ..Lines::default() };
                 pieces.recv().unwrap_or_else(|_| Ok(gone()))
@@ -152,11 +202,31 @@ impl<R: Read> Text<R> {
     }
 }
 
-fn cut<R: Read>(mut cutter: Cutter<R>, pieces: &SyncSender<io::Result<Lines>>, buffers: &Receiver<Vec<u8>>) {
+fn cut<R: Read>(mut cutter: Cutter<R>, pieces: &SyncSender<io::Result<Lines>>, buffers: &Receiver<Lines>) {
+    // The reader returns one buffer more than it received, because it returns one before it asks for the first piece.
+    let (mut sent, mut returned) = (1u64, 0u64);
     loop {
-        let lines = cutter.next(buffers.try_recv().unwrap_or_default());
+        let buffer = buffers.try_recv().inspect(|_| returned += 1).ok();
+        let lines = cutter.next(buffer.filter(|done| done.buffer.len() <= LARGE).unwrap_or_default());
         let is_last = lines.as_ref().map_or(true, |lines| lines.last.is_some());
+        if lines.as_ref().is_ok_and(|lines| lines.buffer.len() > LARGE) {
+            while returned < sent && buffers.recv().is_ok() {
+                returned += 1;
+            }
+        }
         if pieces.send(lines).is_err() || is_last {
+            return;
+        }
+        sent += 1;
+    }
+}
+
+fn decode(text: &Receiver<io::Result<Lines>>, decoded: &SyncSender<io::Result<Lines>>) {
+    for mut lines in text {
+        if let Ok(lines) = &mut lines {
+            lines.decode();
+        }
+        if decoded.send(lines).is_err() {
             return;
         }
     }
@@ -166,6 +236,22 @@ fn cut<R: Read>(mut cutter: Cutter<R>, pieces: &SyncSender<io::Result<Lines>>, b
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
     use super::*;
+
+    #[test]
+    fn long_lines_do_not_stop_the_threads() {
+        let line = |number: usize| "x".repeat(if number.is_multiple_of(3) { 2 << 20 } else { 70_000 });
+        let whole: String = (0..60).map(|number| line(number) + "\n").collect();
+        let input = io::Cursor::new(whole.clone().into_bytes());
+        let mut text = Text::ahead(Cutter::new(Unpacker::new(input, b"").unwrap())).unwrap();
+        let mut lines = text.next(Lines::default()).unwrap();
+        text.decode_ahead().unwrap();
+        let mut found = String::new();
+        while lines.last.is_none() {
+            found += std::str::from_utf8(lines.rest()).unwrap();
+            lines = text.next(lines).unwrap();
+        }
+        assert!(found == whole, "{} bytes of {}", found.len(), whole.len());
+    }
 
     #[test]
     fn lines_longer_than_any_are_dropped_in_bounded_memory() {

@@ -5,6 +5,8 @@
 //! x, m  -> Modules (raw files)                                    - -> free            R -> Samples
 //! ```
 //! Must hold: definitions are returned before the events that use them; an invalid line changes nothing.
+use super::class_counts::KdeCounts;
+use super::event_words::EventWord;
 use super::interpreted_names::Names;
 use super::line::{Fields, short_number};
 use super::pairs::{Freed, MOST_LIVE, Pairs};
@@ -56,6 +58,8 @@ pub(super) struct Translation {
     pub(super) names: Names,
     modules: Modules,
     pairs: Pairs,
+    /// Set if events are counted by allocation class: no blocks of events are made, and `pairs` is not used.
+    counts: Option<Box<KdeCounts>>,
     pointers: Pointers,
     /// KDE's trace number - 1 -> our stack.
     traces: Vec<u32>,
@@ -87,6 +91,7 @@ impl Translation {
             names: Names::default(),
             modules: Modules::default(),
             pairs: Pairs::default(),
+            counts: None,
             pointers: Pointers::default(),
             traces: Vec::new(),
             stacks: StackEncoder::new(),
@@ -100,6 +105,32 @@ impl Translation {
         }
     }
 
+    /// Counts events by allocation class instead of making blocks of them, if the file names allocation classes. Must be
+    /// called before the first line. Returns false for other files.
+    pub(super) fn count_classes(&mut self) -> bool {
+        let is_possible = self.kind == KdeFileKind::Interpreted;
+        self.counts = is_possible.then(Box::default);
+        is_possible
+    }
+
+    /// False also if a file that seemed to be interpreted turned out to be a raw one.
+    pub(super) const fn is_counting(&self) -> bool {
+        self.counts.is_some()
+    }
+
+    /// The counts, at the end of the file.
+    pub(super) const fn take_counts(&mut self) -> Option<Box<KdeCounts>> {
+        self.counts.take()
+    }
+
+    /// Counts events up to the first one that must be refused, and returns how many it counted.
+    pub(super) fn count(&mut self, events: &[EventWord]) -> usize {
+        let counted = self.counts.as_mut().map_or(0, |counts| counts.count(events));
+        // The command ends at the first line that is one.
+        self.in_command &= counted == 0;
+        counted
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.events.len() >= FULL || self.defined >= FULL_DEFINITIONS || self.samples.len() >= MOST_SAMPLES
     }
@@ -108,7 +139,8 @@ impl Translation {
     ///
     /// All lines of the batch are decoded before any is used, so that their cache misses overlap.
     pub(super) fn events(&mut self, text: &[u8]) -> usize {
-        if self.kind != KdeFileKind::Interpreted || self.pairs.heap.live_allocations >= MOST_LIVE {
+        let is_near_limit = self.pairs.heap.live_allocations + BATCH as u64 > MOST_LIVE;
+        if self.kind != KdeFileKind::Interpreted || is_near_limit {
             return 0;
         }
         let mut alloc_classes = [0u32; BATCH];
@@ -217,11 +249,12 @@ impl Translation {
 
     /// The summary at the end. KDE's readers add one millisecond to the last time in the file.
     pub(super) fn summary(&self, complete: bool) -> Summary {
-        let (heap, totals) = match self.kind {
-            KdeFileKind::Interpreted => (self.pairs.heap, self.pairs.totals),
-            _ => (self.pointers.heap, self.pointers.totals),
+        let totals = match (&self.counts, self.kind) {
+            (Some(counts), _) => counts.totals(),
+            (None, KdeFileKind::Interpreted) => self.pairs.heap.fill(self.pairs.totals),
+            _ => self.pointers.heap.fill(self.pointers.totals),
         };
-        let totals = Totals { runtime_ns: self.now_ns + MS, peak_rss_bytes: self.peak_rss, ..heap.fill(totals) };
+        let totals = Totals { runtime_ns: self.now_ns + MS, peak_rss_bytes: self.peak_rss, ..totals };
         Summary { complete, exit: Exit::Unknown, totals }
     }
 
@@ -251,6 +284,12 @@ impl Translation {
     }
 
     fn plus(&mut self, mut fields: Fields) -> Result<(), Refused> {
+        if let Some(counts) = &mut self.counts {
+            if counts.is_full() {
+                return Err(Refused::TooMuch);
+            }
+            return sense(fields.index().is_some_and(|alloc_class| counts.alloc(alloc_class)));
+        }
         if self.kind == KdeFileKind::Interpreted {
             if self.pairs.heap.live_allocations >= MOST_LIVE {
                 return Err(Refused::TooMuch);
@@ -281,6 +320,9 @@ impl Translation {
     }
 
     fn minus(&mut self, mut fields: Fields) -> bool {
+        if let Some(counts) = &mut self.counts {
+            return fields.index().is_some_and(|alloc_class| counts.free(alloc_class));
+        }
         if self.kind == KdeFileKind::Interpreted {
             return fields.index().is_some_and(|alloc_class| self.free(alloc_class));
         }
@@ -331,21 +373,30 @@ impl Translation {
         if self.kind != KdeFileKind::Interpreted {
             return Err(Refused::Line);
         }
-        if self.pairs.alloc_classes() >= MOST_ALLOC_CLASSES {
+        if self.class_count() >= MOST_ALLOC_CLASSES {
             return Err(Refused::TooMuch);
         }
         // A refused allocation class would shift the numbers of all later ones.
         let size = if size > LARGEST { 0 } else { size };
         self.alloc_classes.push(size, self.stack(trace).unwrap_or(0));
-        self.pairs.define(size);
+        match &mut self.counts {
+            Some(counts) => counts.define(size),
+            None => self.pairs.define(size),
+        }
         self.defined += 16;
         Ok(())
+    }
+
+    fn class_count(&self) -> usize {
+        self.counts.as_ref().map_or(self.pairs.alloc_classes(), |counts| counts.classes().len())
     }
 
     fn string(&mut self, mut fields: Fields) -> Result<(), Refused> {
         let whole = fields.rest();
         let text = if self.format >= 3 { fields.sized().ok_or(Refused::Line)? } else { whole };
         self.defined += text.len();
+        // The first string is the program's file, which is a part of the session.
+        self.is_session_new |= self.names.is_empty();
         if self.names.string(text) { Ok(()) } else { Err(Refused::TooMuch) }
     }
 
@@ -355,8 +406,13 @@ impl Translation {
             return false;
         }
         self.now_ns = now;
-        (self.pairs.now_ns, self.pointers.now_ns) = (now, now);
-        self.events.time(now);
+        match &mut self.counts {
+            Some(counts) => counts.set_time(now),
+            None => {
+                (self.pairs.now_ns, self.pointers.now_ns) = (now, now);
+                self.events.time(now);
+            }
+        }
         true
     }
 
@@ -395,15 +451,24 @@ impl Translation {
     /// Only raw files have modules. Returns false if this file is already known to be another kind.
     fn become_raw(&mut self) -> bool {
         if self.kind != KdeFileKind::Raw {
-            if !self.traces.is_empty() || self.pairs.alloc_classes() != 0 {
+            if !self.traces.is_empty() || self.class_count() != 0 {
                 return false;
             }
+            self.leave_counting();
             self.kind = KdeFileKind::Raw;
             self.session.tool = KdeFileKind::Raw.tool(self.version);
             self.session.counting = Counting::of_file(KdeFileKind::Raw);
             self.is_session_new = true;
         }
         true
+    }
+
+    /// No event was counted yet, because there is no allocation class.
+    fn leave_counting(&mut self) {
+        if self.counts.take().is_some() {
+            self.pointers.now_ns = self.now_ns;
+            self.events.time(self.now_ns);
+        }
     }
 
     fn command(&mut self, text: &[u8]) -> bool {
