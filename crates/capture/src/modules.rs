@@ -67,6 +67,8 @@ pub struct KnownModules {
     /// Not 0 in an attached process. There the current folder must not be asked for: the profiler has checked only that
     /// the process's seccomp filters allow a fixed list of system calls, and getcwd is not one of them.
     is_adopted: u32,
+    /// The highest number of modules that `known` had no room for at the same time. All of them are counted as losses.
+    left_out: u32,
     known: [Known; LIVE],
 }
 
@@ -177,6 +179,7 @@ impl KnownModules {
         queries: KernelQueries,
     ) -> Change {
         let mut change = Change::default();
+        let mut left_out = 0;
         for known in self.all_mut() {
             known.seen = 0;
         }
@@ -192,6 +195,7 @@ impl KnownModules {
                 left -= 1;
                 let is_listed_twice = is_other_namespace && self.is_mapped(m);
                 let is_new = !self.is_known(m) && !is_listed_twice && queries != KernelQueries::Forbidden;
+                left_out += (is_new && self.is_full()) as u32;
                 // SAFETY: the caller promises to be the only writer. `m` is an entry of the stable list: listed maps
                 // are whole (see `LinkMap`).
                 if is_new && unsafe { self.meet(region, m, program, stamp, queries) } {
@@ -204,6 +208,7 @@ impl KnownModules {
             }
             board = if d.version >= 2 && left > 0 { d.next } else { core::ptr::null() };
         }
+        self.count_left_out(region, left_out);
         change.unloaded = self.drop_unseen(region, stamp);
         if change != Change::default() {
             table.publish(region, self.all());
@@ -276,7 +281,19 @@ impl KnownModules {
         self.all().iter().any(|known| known.seen != 0 && known.dynamic == map.dynamic as u64)
     }
 
-    /// Adds a new module. Returns false if it cannot be used, or if there is no room for it.
+    fn is_full(&self) -> bool {
+        self.count as usize >= self.known.len()
+    }
+
+    /// Counts the modules that `known` has no room for. A module that stays loaded is left out again at every look at
+    /// the loader's list, so only an increase is counted.
+    fn count_left_out(&mut self, region: &Region, now: u32) {
+        let more = now.saturating_sub(self.left_out);
+        region.header().losses[Loss::ModuleFull as usize].fetch_add(more as u64, Ordering::Relaxed);
+        self.left_out += more;
+    }
+
+    /// Adds a new module. Returns false, and publishes nothing, if it cannot be used or if there is no room for it.
     ///
     /// # Safety
     /// The caller is the only writer of the table. `map` is the entry of an object that stays mapped meanwhile.
@@ -290,11 +307,11 @@ impl KnownModules {
     ) -> bool {
         let (address, dynamic) = (map as *const LinkMap as u64, map.dynamic as u64);
         let may_ask_folder = queries == KernelQueries::WithFolder && self.is_adopted == 0;
+        let Some(place) = self.known.get_mut(self.count as usize) else { return false };
         // SAFETY: the caller promises to be the only writer, and that the object of `map` stays, which is what
         // `register` asks for.
         let Some(instance) = (unsafe { register(region, map, program, stamp, may_ask_folder) }) else { return false };
-        let Some(known) = self.known.get_mut(self.count as usize) else { return false };
-        *known = Known { map: address, dynamic, instance, seen: 1 };
+        *place = Known { map: address, dynamic, instance, seen: 1 };
         self.count += 1;
         true
     }
@@ -308,12 +325,17 @@ impl KnownModules {
         stamp: Stamp,
     ) {
         self.is_adopted = 1;
+        let mut left_out = 0;
         for module in modules {
+            let Some(place) = self.known.get_mut(self.count as usize) else {
+                left_out += 1;
+                continue;
+            };
             let Some(instance) = module.publish(region, stamp) else { continue };
-            let Some(known) = self.known.get_mut(self.count as usize) else { break };
-            *known = Known { map: module.map, dynamic: module.dynamic, instance, seen: 1 };
+            *place = Known { map: module.map, dynamic: module.dynamic, instance, seen: 1 };
             self.count += 1;
         }
+        self.count_left_out(region, left_out);
         table.publish(region, self.all());
     }
 
@@ -539,51 +561,5 @@ pub fn store_name(region: &Region, text: &[u8]) -> (u32, u32) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use channel::{Geometry, PAGE, WriterMemory};
-    use std::alloc::{Layout, alloc_zeroed};
-
-    const MODULES: usize = 64;
-
-    /// A plain word for each module. It is written before the module is published, and read by a thread that found it.
-    struct Plain([UnsafeCell<usize>; MODULES]);
-
-    // SAFETY: the publication of a module orders the accesses to its word, which is what the test checks.
-    unsafe impl Sync for Plain {}
-
-    /// The index consists of atomics, so a wrong order of them is no data race. But then the plain words are not ordered
-    /// either, and ThreadSanitizer (`make soak-thread`) reports these.
-    #[test]
-    fn a_thread_that_finds_a_module_sees_what_was_written_before() {
-        let geometry = Geometry::tight(WriterMemory::NONE);
-        let (fixed, index) = (Layout::array::<u8>(geometry.fixed_len()), Layout::new::<Modules>());
-        let Ok(fixed) = fixed.and_then(|fixed| fixed.align_to(PAGE)) else { panic!("no such layout") };
-        // SAFETY: zeros are an empty index, and as many as the geometry asks for are a region. Neither is freed.
-        let (region, table) =
-            unsafe { (Region::new(alloc_zeroed(fixed), geometry), &*alloc_zeroed(index).cast::<Modules>()) };
-        let plain = &Plain([const { UnsafeCell::new(0) }; MODULES]);
-        std::thread::scope(|scope| {
-            let reader = scope.spawn(move || {
-                for number in 0..MODULES {
-                    while table.find(&region, (number * PAGE) as u64).is_none() {
-                        std::thread::yield_now();
-                    }
-                    // SAFETY: the writer does not use the word after it has published the module.
-                    assert_eq!(unsafe { *plain.0[number].get() }, number + 1);
-                }
-            });
-            let mut known = Vec::new();
-            for (number, module) in region.modules().iter().enumerate().take(MODULES) {
-                // SAFETY: the reader does not use the word before it finds the module.
-                unsafe { *plain.0[number].get() = number + 1 };
-                module.start.store((number * PAGE) as u64, Ordering::Relaxed);
-                module.end.store(((number + 1) * PAGE) as u64, Ordering::Relaxed);
-                known.push(Known { map: 0, dynamic: 0, instance: number as u32 + 1, seen: 1 });
-                table.publish(&region, &known);
-                std::thread::yield_now();
-            }
-            assert!(reader.join().is_ok());
-        });
-    }
-}
+#[allow(clippy::expect_used, reason = "tests")]
+mod tests;
