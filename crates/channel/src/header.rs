@@ -7,7 +7,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HTCHANL1");
 /// The collector and the capture library ship in one binary, so the target accepts only an equal version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 numbered! {
     /// The state of the session. Stored in `Header::phase`.
@@ -58,13 +58,10 @@ numbered! {
         /// A thread found that the collector had died, and stopped recording. Counts only events that were being
         /// written then.
         NoCollector = 4 => "no_collector",
-        /// The capture library failed and switched recording off. The capture library does not use this cause at
-        /// present.
-        Fault = 5 => "fault",
         /// The module table was full, so a module was not recorded. Its frames have no module.
-        ModuleFull = 6 => "module_full",
+        ModuleFull = 5 => "module_full",
         /// A thread's stack memo contradicted itself and was cleared. No event is missing.
-        MemoBroken = 7 => "memo_broken",
+        MemoBroken = 6 => "memo_broken",
     }
     pub fn name
 }
