@@ -155,7 +155,7 @@ fn the_compiler_proper() {
 }
 
 #[test]
-fn rust_standard_library_and_python() {
+fn python_and_the_cpp_standard_library() {
     let python = ["/usr/bin/python3", "/usr/local/bin/python3"].map(PathBuf::from).into_iter().find(|p| p.exists());
     if let Some(path) = python {
         assert!(compare(&path.canonicalize().expect("path")) > 10_000);
