@@ -80,6 +80,8 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("families_jemalloc", "families.c", &["-DJEMALLOC", "-ljemalloc"], &[]),
     ("families_tcmalloc", "families.c", &["-DTCMALLOC", "-ltcmalloc"], &[]),
     ("families_mimalloc", "families.c", &["-DMIMALLOC", "-lmimalloc"], &[]),
+    ("libfailing.so", "libfailing.cpp", &["-O2", "-shared", "-fPIC"], &[]),
+    ("left_operators", "left_operators.cpp", &["-L.", "-lfailing", "-Wl,-rpath,$ORIGIN"], &["libfailing.so"]),
     ("new_left_jemalloc", "new_left.cpp", &["-ljemalloc"], &[]),
     ("new_left_own", "new_left.cpp", &["-DOWN", "-ljemalloc"], &[]),
     ("weak_names_cpp", "weak_names.c", &["-Wl,--no-as-needed", "-lstdc++"], &[]),
@@ -169,6 +171,8 @@ fn compile(source: &Path, path: &Path, flags: &[&str]) {
 fn c_compiler(name: &str) -> Command {
     let mut command = Command::new(name);
     command.args(["-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]);
+    // Before the system's folder, which may have the header of KDE's heaptrack.
+    command.arg("-I").arg(include());
     command
 }
 
@@ -178,6 +182,10 @@ fn source_of(name: &str) -> PathBuf {
         .map(|extension| sources().join(format!("{name}.{extension}")))
         .find(|path| path.exists())
         .unwrap_or_else(|| panic!("no target is called {name}"))
+}
+
+fn include() -> PathBuf {
+    workspace().join("include")
 }
 
 pub fn sources() -> PathBuf {
@@ -192,8 +200,9 @@ pub fn workspace() -> &'static Path {
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
+        let files = |folder: PathBuf| std::fs::read_dir(folder).expect("a folder of the workspace");
         let mut names: Vec<PathBuf> =
-            std::fs::read_dir(sources()).expect("tests/targets").map(|entry| entry.expect("readable").path()).collect();
+            files(sources()).chain(files(include())).map(|entry| entry.expect("readable").path()).collect();
         names.sort();
         let mut hasher = DefaultHasher::new();
         for name in &names {

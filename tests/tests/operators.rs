@@ -118,6 +118,20 @@ fn assert_counts(report: &Report, sizes: &[u64]) {
     assert_eq!(report.total("unknown_frees"), 0);
 }
 
+/// A hook inside another one is left by an exception or a jump. The outer function then frees the block that it resizes,
+/// which must not be counted as a second free.
+#[test]
+fn an_inner_operator_that_is_left_does_not_disturb_the_outer_one() {
+    for how in ["throw", "jump"] {
+        let report = Program::target("left_operators").arg(how).same_output().report();
+        let site = report.of_size(5001);
+        assert_eq!((site.allocations, site.leaked_allocations), (1000, 0), "{how}");
+        assert_eq!((report.total("unknown_frees"), report.total("implied_frees")), (0, 0), "{how}");
+        // The next hook counts the event of a hook that a jump has left as lost.
+        assert_eq!(report.total("lost_events"), if how == "jump" { 999 } else { 0 });
+    }
+}
+
 #[test]
 fn a_library_that_comes_later_is_bound_to_the_hooks() {
     for how in ["lazy", "now"] {

@@ -45,6 +45,17 @@ impl Freed {
     pub const NONE: Freed = Freed { address: 0, cfa: 0, head: 0, entry: 0, module: Range::NONE };
 }
 
+/// An allocator's function that a hook has called: its module, and the block that it frees or resizes (0 = none).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocator {
+    pub inside: Range,
+    pub freed: u64,
+}
+
+impl Allocator {
+    pub const NONE: Allocator = Allocator { inside: Range::NONE, freed: 0 };
+}
+
 /// The most places at which an allocator's own code calls free for blocks that the program has freed already. Calls
 /// from these places are not recorded.
 pub const INTERNAL: usize = 4;

@@ -4,7 +4,7 @@
 //! one, if libc reuses its stack. So the state of a thread also holds its tid, and the offset at which libc keeps the
 //! tid in the thread block. A thread compares its own tid with the one in the state.
 use crate::core::{Core, WRITER_MEMORY};
-use crate::entry::{Freed, Range};
+use crate::entry::{Allocator, Freed, Range};
 use crate::memo::Memo;
 use crate::proof::Proof;
 use crate::walk::Scratch;
@@ -38,6 +38,9 @@ pub struct Local {
     pub freed: Freed,
     /// The module of the allocator's function that a hook of this thread is calling now.
     pub inside: Range,
+    /// What `inside` and `freed.address` were before the nested hook replaced them. `None` if no nested hook is calling
+    /// an allocator's function (`events/families.rs`).
+    pub outer: Option<Allocator>,
     pub main: Level,
     pub nested: Level,
     pub proof: [Proof; 2],
@@ -242,6 +245,7 @@ impl Local {
             (*local).main = Level::new(region, &slot, false, now);
             (*local).nested = Level::new(region, &slot, true, now);
             (*local).inside = Range::NONE;
+            (*local).outer = None;
             (*local).freed = Freed::NONE;
             (*local).proof = Default::default();
             (*local).memo.begin(index < region.geometry().large_slots);

@@ -6,7 +6,7 @@
 use super::attached;
 use super::threads::begin_thread;
 use crate::core::{ACTIVE, Core};
-use crate::entry::Range;
+use crate::entry::{Allocator, Range};
 use crate::local::{Level, Local, thread_pointer};
 use crate::sys;
 use channel::{Check, Loss, RingWriter};
@@ -49,6 +49,17 @@ pub(super) trait AtWork {
         unsafe { RingWriter::new(core, slot, &mut self.level().ring, is_nested) }
     }
 
+    /// Stores which allocator's function a hook of this thread is calling, if no other hook of this thread waits for
+    /// one.
+    #[inline(always)]
+    fn set_allocator(&mut self, allocator: Allocator) {
+        self.set_inside(allocator.inside);
+        let local = self.state();
+        // SAFETY: the calling thread's own local (see `Local`). A signal handler that interrupts this restores what it
+        // changes.
+        unsafe { ((*local).freed.address, (*local).outer) = (allocator.freed, None) };
+    }
+
     /// See `Local::inside`.
     #[inline(always)]
     fn set_inside(&mut self, allocator: Range) {
@@ -60,6 +71,23 @@ pub(super) trait AtWork {
             (&raw mut (*local).inside.start).write_volatile(allocator.start);
             (&raw mut (*local).inside.end).write_volatile(allocator.end);
         }
+    }
+}
+
+/// If a jump has left the nested hook while it was calling an allocator's function, restores what this hook had
+/// replaced. A hook with the CFA `cfa` calls this, and `local` is its thread's own.
+#[cold]
+#[inline(never)]
+pub(super) fn restore_if_left(core: &Core, local: *mut Local, cfa: u64) {
+    // SAFETY: the caller passes the calling thread's own local (see `Local`). Copied, so that no reference stays.
+    let (outer, guard) = unsafe { ((*local).outer, (*local).nested.guard) };
+    // `enter_nested` says why a hook on a signal stack, or in a sandbox, cannot tell.
+    if let Some(outer) = outer
+        && cfa >= guard
+        && core.may_call()
+        && !sys::on_signal_stack()
+    {
+        Entered { local, nested: true }.set_allocator(outer);
     }
 }
 
@@ -141,6 +169,7 @@ pub(super) fn enter(core: &Core, cfa: u64) -> Option<Entered> {
 /// it.
 #[cold]
 fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
+    restore_if_left(core, local, cfa);
     let mut main = Entered { local, nested: false };
     let mut nested = Entered { local, nested: true };
     // SAFETY: `enter` passes the calling thread's own local (see `Local`). Copied, so that no reference stays.
@@ -159,7 +188,10 @@ fn enter_nested(core: &Core, local: *mut Local, cfa: u64) -> Option<Entered> {
     if cfa >= main.level().guard && !on_signal_stack {
         // SAFETY: the calling thread's own local (see `Local`). A jump has left the hook that used the memo, so there
         // is no other reference to it.
-        unsafe { (*local).memo.forget() };
+        unsafe {
+            (*local).memo.forget();
+            (*local).outer = None;
+        }
         main.set_inside(Range::NONE);
         main.writer(core).abandon(true);
         nested.writer(core).abandon(false);

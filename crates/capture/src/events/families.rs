@@ -6,11 +6,11 @@
 //! exception, which is a block of the program. An exception that leaves the function lowers the guard on its way, see
 //! [`unwound`].
 use super::allocated;
-use super::entering::{AtWork, Entered, enter, leave};
+use super::entering::{AtWork, Entered, enter, leave, restore_if_left};
 use super::realloc::{reallocated, resume};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
-use crate::entry::{Entry, Range};
+use crate::entry::{Allocator, Entry, Range};
 use crate::families;
 use crate::local::{Local, thread_pointer};
 use crate::resume_state::{GuardState, ResumeState};
@@ -23,11 +23,6 @@ pub struct Call {
     pub arguments: [u64; 3],
     /// In a resize: the stamp of the free. The functions `after_*` store what the shim returns here.
     pub kept: u64,
-    /// `inside` and `freed.address` of the thread before this call. They are not empty if another function of an
-    /// allocator is running on this thread: that function made this call, or a signal handler that interrupted it.
-    outer: Range,
-    outer_freed: u64,
-    _padding: u64,
     pub context: Context,
 }
 
@@ -56,32 +51,25 @@ fn begin(call: &mut Call, entry: &Entry, block: u64) -> Option<Entered> {
         return None;
     };
     call.context.resume_state = ResumeState::of_guard(GuardState::GUARDED);
-    let now = Allocator { inside: entry.module, freed: block };
-    let outer = now.replace(&mut entered);
-    (call.outer, call.outer_freed) = (outer.inside, outer.freed);
+    let local = entered.local;
+    // SAFETY: the calling thread's own local (see `Local`). A signal handler that interrupts this restores what it
+    // changes.
+    let outer = unsafe { Allocator { inside: (*local).inside, freed: (*local).freed.address } };
+    entered.set_allocator(Allocator { inside: entry.module, freed: block });
+    if entered.nested {
+        // SAFETY: the calling thread's own local (see `Local`). The guard of the nested level is up for this hook, so
+        // no other one uses the field.
+        unsafe { (*local).outer = Some(outer) };
+    }
     Some(entered)
 }
 
-/// The allocator's function that a hook of the thread has called: its module, and the block that it frees or resizes (0
-/// = none).
-struct Allocator {
-    inside: Range,
-    freed: u64,
-}
-
-impl Allocator {
-    /// Stores this in the thread's state, and returns the previous one.
-    #[inline(always)]
-    fn replace(self, entered: &mut Entered) -> Allocator {
-        let local = entered.local;
-        // SAFETY: the calling thread's own local (see `Local`). A signal handler that interrupts this restores what it
-        // changes.
-        unsafe {
-            let before = Allocator { inside: (*local).inside, freed: (*local).freed.address };
-            ((*local).inside, (*local).freed.address) = (self.inside, self.freed);
-            before
-        }
-    }
+/// Restores what `begin` has replaced. Before a hook of the main level, no hook of the thread was at work.
+#[inline(always)]
+fn restore(entered: &mut Entered) {
+    // SAFETY: the calling thread's own local (see `Local`).
+    let outer = if entered.nested { unsafe { (*entered.local).outer } } else { None };
+    entered.set_allocator(outer.unwrap_or(Allocator::NONE));
 }
 
 /// A hook of this thread that has called an allocator's function. That function has not returned yet.
@@ -96,8 +84,13 @@ struct Outer {
 fn outer_hook(cfa: u64) -> Option<Outer> {
     let local = CORE.threads().find(thread_pointer())?;
     // SAFETY: `find` returns the calling thread's own local (see `Local`).
-    let (guard, inside, freed) = unsafe { ((*local).main.guard, (*local).inside, (*local).freed.address) };
-    (cfa < guard && inside != Range::NONE).then_some(Outer { local, inside, freed })
+    if unsafe { cfa >= (*local).main.guard || (*local).inside == Range::NONE } {
+        return None;
+    }
+    restore_if_left(&CORE, local, cfa);
+    // SAFETY: `find` returns the calling thread's own local (see `Local`).
+    let (inside, freed) = unsafe { ((*local).inside, (*local).freed.address) };
+    (inside != Range::NONE).then_some(Outer { local, inside, freed })
 }
 
 impl Outer {
@@ -141,7 +134,7 @@ fn end(call: &mut Call) -> Option<Entered> {
         return None;
     }
     let mut entered = resume(&CORE, call.context.cfa())?;
-    Allocator { inside: call.outer, freed: call.outer_freed }.replace(&mut entered);
+    restore(&mut entered);
     Some(entered)
 }
 
@@ -224,24 +217,23 @@ pub fn after_resize(call: &mut Call, resized: Resized) -> Next {
     Next::then(reallocated)
 }
 
-/// Called when an exception that left the allocator's function unwinds the shim's frame. Lowers the guard and clears
-/// the intent. The frame that is unwound belongs to the innermost hook of the thread.
+/// Called when an exception that left the allocator's function unwinds the shim's frame. Lowers the guard, clears the
+/// intent and restores what `begin` has replaced. The frame that is unwound belongs to the innermost hook of the thread
+/// that has called an allocator's function.
 pub fn unwound() {
     if CORE.gate() & ACTIVE == 0 {
         return;
     }
     let Some(local) = CORE.threads().find(thread_pointer()) else { return };
     // SAFETY: `find` returns the calling thread's own local (see `Local`).
-    let nested = unsafe { (*local).nested.guard } != 0;
+    let nested = unsafe { (*local).nested.guard != 0 && (*local).outer.is_some() };
     let mut entered = Entered { local, nested };
     // SAFETY: `find` returns the calling thread's own local (see `Local`).
     let inside = unsafe { (*local).inside };
     if entered.level().guard == 0 || inside == Range::NONE {
         return;
     }
-    if !nested {
-        Allocator { inside: Range::NONE, freed: 0 }.replace(&mut entered);
-    }
+    restore(&mut entered);
     entered.writer(&CORE).clear_intent();
     leave(&mut entered);
 }
