@@ -4,11 +4,9 @@
  * Sizes tell the sites apart; what must be in the trace, by size:
  *   1001 three times (malloc twice, calloc 7*143); 1003, 2003 (realloc), 3003 (reallocarray), 4001 (posix_memalign),
  *   8192 (aligned_alloc), 5001 (memalign), 6001 (valloc), 7001 (pvalloc: as requested, not as rounded), 11 (strdup),
- *   119, each once; three blocks of 0 bytes (malloc, calloc, realloc(NULL, 0)); 9001 and 9024 once, because dlsym finds the
- *   capture library's free_sized and free_aligned_sized. None of them is left.
+ *   119, each once; three blocks of 0 bytes (malloc, calloc, realloc(NULL, 0)). None of them is left.
  * Not in the trace: every call below that returns NULL. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <stdint.h>
@@ -134,15 +132,6 @@ NOINLINE static void aligned(void) {
     CHECK(do_pvalloc(HUGE_SIZE) == NULL && errno == ENOMEM);
 }
 
-/* C23's variants of free. Not every libc has them, but the capture library exports them always. A call must free the block. */
-NOINLINE static void rare_frees(void) {
-    void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "free_sized");
-    void (*free_aligned_sized)(void *, size_t, size_t) =
-        (void (*)(void *, size_t, size_t))dlsym(RTLD_DEFAULT, "free_aligned_sized");
-    if (free_sized) free_sized(do_malloc(9001), 9001);
-    if (free_aligned_sized) free_aligned_sized(do_aligned_alloc(64, 9024), 64, 9024);
-}
-
 NOINLINE static void by_libc(void) {
     char *copy = strdup("ten chars!"), *text = NULL, *line = NULL;
     CHECK(copy != NULL && strcmp(copy, "ten chars!") == 0);
@@ -161,7 +150,6 @@ int main(void) {
     zeroed();
     resized();
     aligned();
-    rare_frees();
     by_libc();
     void *probe = do_malloc(119);
     size_t usable = malloc_usable_size(probe);

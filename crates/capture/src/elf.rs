@@ -342,9 +342,18 @@ impl Symbols {
         })
     }
 
-    /// Returns the address of a defined function or object. If there are several versions, it is the default one,
-    /// except in an object that has only a SysV hash table, where it is the first one.
+    /// Returns the address of a defined function or object. If there are several versions, it is the default one.
     pub fn find(&self, name: &[u8]) -> Option<u64> {
+        self.find_version(name).map(|(address, _)| address)
+    }
+
+    /// As `find`, but returns only a default version. Programs that are linked now, and `dlsym`, find no other.
+    pub fn find_default(&self, name: &[u8]) -> Option<u64> {
+        self.find_version(name).filter(|(_, is_default)| *is_default).map(|(address, _)| address)
+    }
+
+    /// Returns the address of a defined function or object, and whether it is the default version.
+    fn find_version(&self, name: &[u8]) -> Option<(u64, bool)> {
         if !self.gnu_hash.is_null() {
             return self.find_gnu(name);
         }
@@ -354,7 +363,7 @@ impl Symbols {
         None
     }
 
-    fn find_gnu(&self, name: &[u8]) -> Option<u64> {
+    fn find_gnu(&self, name: &[u8]) -> Option<(u64, bool)> {
         let hash = gnu_hash(name);
         // SAFETY: tables are the loader's (see `Symbols`): four words, `bloom` words of a filter, `buckets` buckets,
         // and a chain for every symbol from `offset` on. All indices are below these counts, and the last entry of a
@@ -378,9 +387,8 @@ impl Symbols {
                 let chain = *chains.add(index.wrapping_sub(offset) as usize);
                 if (chain ^ hash) >> 1 == 0 {
                     match self.matches(index as usize, name) {
-                        Some((address, true)) => return Some(address),
-                        Some((address, false)) => hidden = hidden.or(Some(address)),
-                        None => {}
+                        Some((address, true)) => return Some((address, true)),
+                        found => hidden = hidden.or(found),
                     }
                 }
                 if chain & 1 != 0 {
@@ -391,10 +399,11 @@ impl Symbols {
         }
     }
 
-    fn find_sysv(&self, name: &[u8]) -> Option<u64> {
+    fn find_sysv(&self, name: &[u8]) -> Option<(u64, bool)> {
         // SAFETY: tables are the loader's (see `Symbols`): the second word of a hash table is the number of symbols.
         let count = unsafe { *self.hash.add(1) } as usize;
-        (0..count).find_map(|i| self.matches(i, name)).map(|found| found.0)
+        let found = || (0..count).filter_map(|i| self.matches(i, name));
+        found().find(|(_, is_default)| *is_default).or_else(|| found().next())
     }
 
     /// Returns the entry with this name in the object's symbol table, whether it is defined now or not. It finds only

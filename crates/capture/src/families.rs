@@ -11,6 +11,9 @@
 //!    defines our symbols, so that later bindings (a first call, `dlopen`, `dlsym`) find our shims.
 //! 3. Words that the loader has already bound to the allocator get the address of the shim, see [`crate::imports`].
 //!
+//! The functions of [`crate::hooks::NAMES`] are defined in the library's file, because nearly every libc has them. If
+//! the program would not find one of them without us, [`hide`] makes our symbol undefined.
+//!
 //! Must hold: a block is counted once, by the outermost hooked function. While a shim calls the allocator, the thread's
 //! guard is up, and calls that the allocator itself makes are not recorded (`events/families.rs`).
 use crate::elf::{Headers, LinkMap, Symbols};
@@ -142,6 +145,47 @@ pub unsafe fn enable(first: *const LinkMap, program: Headers, ourselves: u64) ->
     is_whole
 }
 
+/// Makes the functions of [`NAMES`] invisible that the program would not find without this library. Returns false if
+/// that fails.
+///
+/// A weak reference that the loader has bound to our shim becomes null if no module defines the function. If a module
+/// has a definition for old programs only, as glibc has for `cfree`, references to it stay bound to our shim, and those
+/// that would be bound at the first call are bound now. Libraries that are loaded later are bound to that definition,
+/// so their calls are not recorded.
+///
+/// # Safety
+/// `first` is the loader's list, stable meanwhile; no other thread runs yet, or the loader's lock is held.
+#[inline(never)]
+pub unsafe fn hide(first: *const LinkMap, program: Headers, ourselves: u64) -> bool {
+    // SAFETY: the caller promises that `first` is the loader's list and stable.
+    let Some((own, range)) = (unsafe { find_own(first, ourselves) }) else { return true };
+    // SAFETY: `own` is an entry of the stable list: listed maps are whole (see `LinkMap`).
+    let Some(symbols) = (unsafe { Symbols::of(own) }) else { return false };
+    let mut is_whole = true;
+    for name in NAMES {
+        // SAFETY: the caller promises that `first` is the loader's list and stable.
+        if unsafe { real::is_visible_behind(first, own.dynamic as u64, name) } {
+            continue;
+        }
+        let Some(shim) = symbols.find(name) else { continue };
+        // SAFETY: the caller promises that `first` is the loader's list and stable.
+        let (is_used, is_defined) = unsafe {
+            let is_used = real::find_anywhere(first, name) == Some(shim);
+            (is_used, real::find_behind(first, own.dynamic as u64, name).is_some())
+        };
+        let patcher = Patcher::open();
+        if is_used {
+            let unbound = imports::Unbound { name, shim, is_defined };
+            // SAFETY: the caller promises the stable list, and that no other thread runs or the loader's lock is held.
+            // At start-up the loader has relocated all modules.
+            is_whole &= unsafe { imports::unbind_all(first, program, range, &unbound, &patcher) };
+        }
+        is_whole &= change(&symbols, name, UNDEFINED, &patcher);
+        patcher.close();
+    }
+    is_whole
+}
+
 /// Returns this library's own entry of the loader's list, and its addresses.
 ///
 /// # Safety
@@ -209,19 +253,27 @@ unsafe fn find_in_allocator(first: *const LinkMap, program: Headers, name: &[u8]
     None
 }
 
+/// What a symbol of this library says: its type and binding, its section and its value.
+type Definition = (u8, u16, u64);
+
+/// A weak function that is undefined.
+const UNDEFINED: Definition = (2 << 4 | 2, 0, 0);
+
 /// Makes the loader find our shim under a name that is not defined in the library's file.
 fn define(symbols: &Symbols, name: &[u8], value: u64, patcher: &Patcher) -> bool {
     const GLOBAL_FUNCTION: u8 = 1 << 4 | 2;
     /// Any section that is not 0. The loader only distinguishes defined symbols from undefined ones.
     const SECTION: u16 = 1;
+    change(symbols, name, (GLOBAL_FUNCTION, SECTION, value), patcher)
+}
+
+fn change(symbols: &Symbols, name: &[u8], to: Definition, patcher: &Patcher) -> bool {
     let Some(place) = symbols.entry(name) else { return false };
     // SAFETY: `Symbols::entry` found it in the symbol table of this library, which is mapped as long as this code is.
     let mut symbol = unsafe { *place };
-    symbol.info = GLOBAL_FUNCTION;
-    symbol.section = SECTION;
-    symbol.value = value;
-    // SAFETY: `place` is an entry of this library's own symbol table, which stays mapped. The caller of `enable`
-    // promises that the loader's lock is held or that no other thread runs, so the loader does not read the entry
+    (symbol.info, symbol.section, symbol.value) = to;
+    // SAFETY: `place` is an entry of this library's own symbol table, which stays mapped. The callers of `enable` and
+    // `hide` promise that the loader's lock is held or that no other thread runs, so the loader does not read the entry
     // meanwhile.
     unsafe { patcher.write(place as u64, symbol.bytes(), Page::ReadOnlyData) }
 }

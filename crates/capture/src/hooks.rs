@@ -2,9 +2,9 @@
 //! the real functions, and the list of exports that the build checks. When heaptrack attaches, it patches functions of
 //! the same table, except for some kinds (`find` in `attach`'s `hooked_functions.rs`).
 //!
-//! It has two parts. The functions of libc are exported to every program. The functions that only an allocator defines
-//! (C++'s operators, and what jemalloc, mimalloc and tcmalloc export besides malloc) are exported only if such an
-//! allocator is loaded, see [`crate::families`].
+//! It has two parts. The functions that nearly every libc has are exported, unless the program's libc lacks them. The
+//! functions that few modules define (C++'s operators, C23's variants of free, and what jemalloc, mimalloc and tcmalloc
+//! export besides malloc) are exported only if such a module is loaded. See [`crate::families`].
 
 /// Calls `$then! { (NAME, name, Kind) ... }` with every function of libc that is hooked. `Kind` says what the
 /// arguments mean:
@@ -29,8 +29,6 @@ macro_rules! for_each_hook {
             (PVALLOC, pvalloc, Size0)
             (FREE, free, Free)
             (CFREE, cfree, Free)
-            (FREE_SIZED, free_sized, Free)
-            (FREE_ALIGNED_SIZED, free_aligned_sized, Free)
         }
     };
 }
@@ -71,6 +69,9 @@ macro_rules! for_each_family_hook {
             (DELETE_ARRAY_ALIGNED, _ZdaPvSt11align_val_t, Operators, Free)
             (DELETE_ARRAY_SIZED_ALIGNED, _ZdaPvmSt11align_val_t, Operators, Free)
             (DELETE_ARRAY_ALIGNED_NOTHROW, _ZdaPvSt11align_val_tRKSt9nothrow_t, Operators, Free)
+
+            (FREE_SIZED, free_sized, SizedFrees, Free)
+            (FREE_ALIGNED_SIZED, free_aligned_sized, SizedFrees, Free)
 
             (MALLOCX, mallocx, Jemalloc, Size0)
             (RALLOCX, rallocx, Jemalloc, Resize1)
@@ -182,19 +183,23 @@ pub enum Kind {
 pub enum Family {
     /// C++'s `new` and `delete`, in a module that also exports malloc. Elsewhere they call malloc.
     Operators,
+    /// C23's variants of free, which few versions of libc have.
+    SizedFrees,
     Jemalloc,
     Tcmalloc,
     Mimalloc,
 }
 
 impl Family {
-    pub const ALL: [Family; 4] = [Family::Operators, Family::Jemalloc, Family::Tcmalloc, Family::Mimalloc];
+    pub const ALL: [Family; 5] =
+        [Family::Operators, Family::SizedFrees, Family::Jemalloc, Family::Tcmalloc, Family::Mimalloc];
 
     /// A module that defines functions of the family and exports this function has its own implementation of the
     /// family.
     pub const fn mark(self) -> &'static [u8] {
         match self {
             Family::Operators => b"malloc",
+            Family::SizedFrees => b"free_sized",
             Family::Jemalloc => b"mallocx",
             Family::Tcmalloc => b"tc_malloc",
             Family::Mimalloc => b"mi_malloc",
@@ -259,14 +264,15 @@ pub fn has_prefix(name: &str) -> bool {
     without_prefix(name).len() != name.len()
 }
 
-/// Returns what the function of that name does, or `None` if no table has it. A name of libc or of jemalloc is also
-/// found with any of the `PREFIXES` before it.
+/// Returns what the function of that name does, or `None` if no table has it. A name of libc, of C23 or of jemalloc is
+/// also found with any of the `PREFIXES` before it.
 pub fn kind_of(name: &str) -> Option<Kind> {
     let libc = |base: &str| NAMES.iter().position(|known| *known == base.as_bytes()).and_then(|index| KINDS.get(index));
     let exact = FAMILY_HOOKS.iter().find(|hook| hook.name == name.as_bytes()).map(|hook| &hook.kind);
     let base = without_prefix(name);
-    let jemalloc = || FAMILY_HOOKS.iter().find(|hook| hook.family == Family::Jemalloc && hook.name == base.as_bytes());
-    exact.or_else(|| libc(base)).or_else(|| jemalloc().map(|hook| &hook.kind)).copied()
+    let may_have_prefix = |family: Family| matches!(family, Family::Jemalloc | Family::SizedFrees);
+    let other = || FAMILY_HOOKS.iter().find(|hook| may_have_prefix(hook.family) && hook.name == base.as_bytes());
+    exact.or_else(|| libc(base)).or_else(|| other().map(|hook| &hook.kind)).copied()
 }
 
 /// Functions that reveal an allocator which is part of a program or library and has function names of its own. Beside
@@ -302,7 +308,8 @@ mod tests {
     fn every_family_can_be_recognised_and_frees_what_it_allocates() {
         for family in Family::ALL {
             let of = |kind: Kind| FAMILY_HOOKS.iter().any(|hook| hook.family == family && hook.kind == kind);
-            assert!(of(Kind::Size0) && of(Kind::Free), "{family:?}");
+            // The blocks that C23's variants free come from malloc.
+            assert!((of(Kind::Size0) || family == Family::SizedFrees) && of(Kind::Free), "{family:?}");
         }
     }
 
@@ -312,6 +319,7 @@ mod tests {
         assert_eq!(kind_of("je_aligned_alloc"), Some(Kind::Size1));
         assert_eq!(kind_of("_rjem_sdallocx"), Some(Kind::Free));
         assert_eq!(kind_of("_rjem_xallocx"), Some(Kind::InPlace));
+        assert_eq!((kind_of("free_sized"), kind_of("je_free_aligned_sized")), (Some(Kind::Free), Some(Kind::Free)));
         assert_eq!(kind_of("mi_zalloc_aligned"), Some(Kind::Size0));
         assert_eq!(kind_of("rpfree"), Some(Kind::Free));
         assert_eq!(kind_of("_ZdaPvm"), Some(Kind::Free));

@@ -20,6 +20,74 @@ const ADDRESSES: [u32; 3] = [1, 6, 7];
 /// `first` is the loader's list, stable meanwhile, and its modules are relocated. No other thread runs yet, or the
 /// loader's lock is held.
 pub unsafe fn redirect_all(first: *const LinkMap, program: Headers, own: Range, patcher: &Patcher) -> bool {
+    // SAFETY: the caller promises what `rewrite_all` asks for. It calls `wanted` with a module of the stable list, which
+    // is relocated by the caller's promise, and with tables of that module.
+    unsafe { rewrite_all(first, program, own, patcher, |map, symbols, relocation| wanted(map, symbols, relocation)) }
+}
+
+/// A function that the program would not find without this library.
+pub struct Unbound<'a> {
+    pub name: &'a [u8],
+    pub shim: u64,
+    /// A module has a definition for programs that were linked long ago.
+    pub is_defined: bool,
+}
+
+/// Writes null to every word that a weak reference to the function has bound to our shim. If the function has a
+/// definition for old programs, it writes our shim to every word that would be bound to it at the first call instead.
+/// Returns false if a word could not be written.
+///
+/// # Safety
+/// As `redirect_all`: `first` is the loader's list, stable meanwhile, and its modules are relocated. No other thread
+/// runs yet, or the loader's lock is held.
+pub unsafe fn unbind_all(
+    first: *const LinkMap,
+    program: Headers,
+    own: Range,
+    unbound: &Unbound,
+    patcher: &Patcher,
+) -> bool {
+    const JUMP_SLOT: u32 = 7;
+    const WEAK: u8 = 2;
+    let wanted = |map: &LinkMap, symbols: &Symbols, relocation: &Relocation| {
+        let index = relocation.symbol();
+        let is_address = index != 0 && ADDRESSES.contains(&relocation.kind());
+        if !is_address || unbound.is_defined && relocation.kind() != JUMP_SLOT {
+            return None;
+        }
+        // SAFETY: `rewrite_all` passes a relocation and the symbols of the same module, so the index is within its
+        // symbol table.
+        let (symbol, is_it) = unsafe { (*symbols.at(index), symbols.has_name(index, unbound.name)) };
+        if !is_it || symbol.section != 0 {
+            return None;
+        }
+        let at = map.bias.wrapping_add(relocation.offset);
+        // SAFETY: the loader wrote this word when it relocated the module, which the caller promises, so it is mapped.
+        let value = unsafe { (at as *const u64).read_unaligned() };
+        let is_bound = value == unbound.shim;
+        match unbound.is_defined {
+            true => (!is_bound).then_some((at, unbound.shim)),
+            false => (is_bound && symbol.info >> 4 == WEAK).then_some((at, 0)),
+        }
+    };
+    // SAFETY: the caller promises what `rewrite_all` asks for.
+    unsafe { rewrite_all(first, program, own, patcher, wanted) }
+}
+
+/// Writes to the words of all modules but this library's. `wanted` gets a relocation with its module, and returns the
+/// address of the word that the relocation names and its new value, or `None`. Returns false if a word could not be
+/// written.
+///
+/// # Safety
+/// As `redirect_all`: `first` is the loader's list, stable meanwhile, and its modules are relocated. No other thread
+/// runs yet, or the loader's lock is held.
+unsafe fn rewrite_all(
+    first: *const LinkMap,
+    program: Headers,
+    own: Range,
+    patcher: &Patcher,
+    wanted: impl Fn(&LinkMap, &Symbols, &Relocation) -> Option<(u64, u64)>,
+) -> bool {
     let mut is_whole = true;
     let mut map = first;
     // SAFETY: `map` is null or an entry of the loader's list, which is stable by the caller's promise.
@@ -27,8 +95,8 @@ pub unsafe fn redirect_all(first: *const LinkMap, program: Headers, own: Range, 
         if let Some(headers) = headers_of(m, program) {
             let is_own = headers.bounds(m.bias).is_some_and(|(start, _)| own.holds(start));
             // SAFETY: `m` is an entry of the stable list, mapped and relocated by the caller's promise, and
-            // `headers_of` returned its headers.
-            is_whole &= is_own || unsafe { redirect(m, headers, patcher) };
+            // `headers_of` returned its headers. `wanted` returns the word that its relocation names.
+            is_whole &= is_own || unsafe { rewrite(m, headers, patcher, &wanted) };
         }
         map = m.next;
     }
@@ -36,18 +104,23 @@ pub unsafe fn redirect_all(first: *const LinkMap, program: Headers, own: Range, 
 }
 
 /// # Safety
-/// `map` is an entry of the loader's list, mapped and relocated, and `headers` are its headers. No other thread runs
-/// yet, or the loader's lock is held.
-unsafe fn redirect(map: &LinkMap, headers: Headers, patcher: &Patcher) -> bool {
+/// `map` is an entry of the loader's list, mapped and relocated, and `headers` are its headers. `wanted` returns only
+/// the word that the relocation names. No other thread runs yet, or the loader's lock is held.
+unsafe fn rewrite(
+    map: &LinkMap,
+    headers: Headers,
+    patcher: &Patcher,
+    wanted: &impl Fn(&LinkMap, &Symbols, &Relocation) -> Option<(u64, u64)>,
+) -> bool {
     // SAFETY: the caller promises an entry of the loader's list: listed maps are whole (see `LinkMap`).
     let Some(symbols) = (unsafe { Symbols::of(map) }) else { return true };
     let mut is_whole = true;
-    // SAFETY: the caller promises an entry of the loader's list: listed maps are whole (see `LinkMap`). `wanted` gets a
-    // relocation of this very module, and `write` the word that this relocation names, which the loader has relocated.
+    // SAFETY: the caller promises an entry of the loader's list: listed maps are whole (see `LinkMap`). `write` gets the
+    // word that a relocation of this very module names, by the caller's promise, which the loader has relocated.
     unsafe {
         elf::for_each_relocation(map, |relocation| {
-            if let Some((at, shim)) = wanted(map, &symbols, relocation) {
-                is_whole &= write(headers, map.bias, at, shim, patcher);
+            if let Some((at, value)) = wanted(map, &symbols, relocation) {
+                is_whole &= write(headers, map.bias, at, value, patcher);
             }
         });
     }

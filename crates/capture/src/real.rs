@@ -62,8 +62,8 @@ pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) -> bool {
     complete
 }
 
-/// Returns a function for a hook that this libc does not have. Programs for this libc do not call it, but the table
-/// needs an entry.
+/// Returns a function for a hook that no module after this library has. `families::hide` makes the hook invisible, so it
+/// can only be called if that failed, or by a program that would not start without this library.
 fn substitute(hook: usize) -> *mut () {
     extern "C" fn free(block: usize, _: usize, _: usize) -> usize {
         function(Hook::FREE)(block, 0, 0)
@@ -80,6 +80,15 @@ fn substitute(hook: usize) -> *mut () {
 /// # Safety
 /// As `resolve`: `first` is the loader's list, or null, and the list is stable meanwhile.
 pub unsafe fn find_behind(first: *const LinkMap, ourselves: u64, name: &[u8]) -> Option<u64> {
+    // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `search_behind` asks for.
+    unsafe { search_behind(first, ourselves, |symbols| symbols.find(name)) }
+}
+
+/// Returns what `find` returns for the first module after `ourselves` for which it returns something.
+///
+/// # Safety
+/// As `resolve`: `first` is the loader's list, or null, and the list is stable meanwhile.
+unsafe fn search_behind(first: *const LinkMap, ourselves: u64, find: impl Fn(&Symbols) -> Option<u64>) -> Option<u64> {
     let mut behind = false;
     let mut map = first;
     // SAFETY: `map` is null or an entry of the loader's list, which is stable by the caller's promise.
@@ -87,7 +96,7 @@ pub unsafe fn find_behind(first: *const LinkMap, ourselves: u64, name: &[u8]) ->
         if behind {
             // SAFETY: an entry of the stable list: listed maps are whole (see `LinkMap`).
             let symbols = unsafe { Symbols::of(m) }.filter(|symbols| !is_a_copy(symbols));
-            if let Some(address) = symbols.and_then(|symbols| symbols.find(name)) {
+            if let Some(address) = symbols.and_then(|symbols| find(&symbols)) {
                 return Some(address);
             }
         } else {
@@ -96,6 +105,16 @@ pub unsafe fn find_behind(first: *const LinkMap, ourselves: u64, name: &[u8]) ->
         map = m.next;
     }
     None
+}
+
+/// Returns true if `dlsym` finds the name in a module after `ourselves` in the loader's list. Definitions that only
+/// programs linked long ago are bound to do not count: in glibc since 2.26, `cfree` is such a symbol.
+///
+/// # Safety
+/// As `resolve`: `first` is the loader's list, or null, and the list is stable meanwhile.
+pub unsafe fn is_visible_behind(first: *const LinkMap, ourselves: u64, name: &[u8]) -> bool {
+    // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `search_behind` asks for.
+    unsafe { search_behind(first, ourselves, |symbols| symbols.find_default(name)) }.is_some()
 }
 
 /// Returns true for a copy of this library, which a program may be linked to. The real functions are in the modules

@@ -93,7 +93,10 @@ impl Core {
         }
         self.read_stops(stops.get());
         // SAFETY: start-up (see `Core`): `maps` is the loader's list, it is stable, and there is no other thread.
-        unsafe { families::enable(maps, program, Core::start as *const () as u64) };
+        unsafe {
+            families::hide(maps, program, Core::start as *const () as u64);
+            families::enable(maps, program, Core::start as *const () as u64);
+        }
         self.assemble(region, debug, program, pid)
     }
 
