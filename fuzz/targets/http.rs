@@ -143,8 +143,8 @@ impl Client {
     fn new() -> Self {
         let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/format/tests/data/v1.htz");
         let options = Options {
-            rules: String::new(),
-            suppressions: String::new(),
+            rules: None,
+            suppressions: Vec::new(),
             builtin: true,
             embedded: true,
             tool: "fuzz".into(),

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
-use web::{Options, Server, TraceStore};
+use web::{NamedText, Options, Server, TraceStore};
 
 const HELP: &str = "\
 Examples:
@@ -80,26 +80,25 @@ pub fn run(options: &Analyze) -> anyhow::Result<ExitCode> {
 }
 
 fn store(options: &Analyze) -> anyhow::Result<Arc<TraceStore>> {
-    let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| unreadable(path, &error));
-    let rules = options.rules.as_deref().map(read).transpose()?.unwrap_or_default();
-    let mut suppressions = String::new();
-    for file in &options.suppressions {
-        suppressions.push_str(&read(file)?);
-        suppressions.push('\n');
-    }
     let files: Vec<_> = options.files.iter().chain(&options.compare).map(|path| path.as_path()).collect();
     // With several files, the page shows which one is bad and opens the others.
     if let [file] = files.as_slice() {
         heaptrack_trace::open_without_names(file).map_err(|error| unreadable(file, &error))?;
     }
     let settings = Options {
-        rules,
-        suppressions,
+        rules: options.rules.as_deref().map(named_text).transpose()?,
+        suppressions: options.suppressions.iter().map(|file| named_text(file)).collect::<anyhow::Result<_>>()?,
         builtin: !options.disable_builtin_suppressions,
         embedded: !options.disable_embedded_suppressions,
         tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
     };
     Ok(TraceStore::new(&files, settings)?)
+}
+
+/// Reads a file of rules or suppressions.
+pub fn named_text(path: &Path) -> anyhow::Result<NamedText> {
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+    Ok(NamedText { name: path.display().to_string(), text })
 }
 
 fn tell(options: &Analyze, server: &Server) {

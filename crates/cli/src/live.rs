@@ -26,7 +26,7 @@ fn try_start(path: &Path) -> anyhow::Result<Live> {
     let server = Server::bind(Ipv4Addr::LOCALHOST.into(), 0)?;
     let address = server.address();
     let tool = concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned();
-    let options = Options { rules: String::new(), suppressions: String::new(), builtin: true, embedded: true, tool };
+    let options = Options { rules: None, suppressions: Vec::new(), builtin: true, embedded: true, tool };
     let store = TraceStore::growing(path, options);
     store.start();
     std::thread::Builder::new().name("heaptrack-page".into()).spawn(move || server.serve(store))?;

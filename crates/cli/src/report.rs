@@ -1,4 +1,5 @@
 //! `heaptrack report`: the page as one self-contained file.
+use crate::analyze::named_text;
 use crate::destination::{Content, Destination, named_after};
 use crate::say;
 use crate::status::Bytes;
@@ -41,10 +42,9 @@ pub fn run(options: &Report) -> anyhow::Result<ExitCode> {
     let inputs: Vec<&Path> = inputs.into_iter().flatten().map(|path| path.as_path()).collect();
     let page = options.output.clone().unwrap_or_else(|| options.file.with_extension("html"));
     let output = Destination::new(&page, &named_after(&options.file, ".html"), Content::Other, &inputs)?;
-    let read = |path: &PathBuf| std::fs::read_to_string(path).map_err(|error| unreadable(path, &error));
     let settings = Options {
-        rules: options.rules.as_ref().map(read).transpose()?.unwrap_or_default(),
-        suppressions: options.suppressions.as_ref().map(read).transpose()?.unwrap_or_default(),
+        rules: options.rules.as_deref().map(named_text).transpose()?,
+        suppressions: options.suppressions.iter().map(|file| named_text(file)).collect::<anyhow::Result<_>>()?,
         builtin: true,
         embedded: true,
         tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),

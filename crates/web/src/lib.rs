@@ -23,4 +23,4 @@ mod trace_store;
 
 pub use server::{Answers, BindError, Refusal, Server};
 pub use single_file::{Page, report};
-pub use trace_store::{OpenError, Options, TraceStore};
+pub use trace_store::{BadOptions, NamedText, OpenError, Options, TraceStore};

@@ -8,7 +8,7 @@ use crate::server::Refusal;
 use crate::slices::slice;
 use crate::sources;
 use crate::trace::Trace;
-use crate::trace_store::{Options, answer, opened, status_of, table};
+use crate::trace_store::{BadOptions, Options, answer, opened, status_of, table};
 use analysis::view::View;
 use analysis::{CodeClass, Query, StackTable};
 use base64::Engine as _;
@@ -40,6 +40,8 @@ pub struct Page {
 pub enum ReportError {
     #[error("{0}")]
     Refused(String),
+    #[error(transparent)]
+    Options(#[from] BadOptions),
     #[error("packing the report: {0}")]
     Io(#[from] std::io::Error),
 }
@@ -54,6 +56,7 @@ impl From<Refusal> for ReportError {
 /// divided into fewer slices, so that there are fewer ranges to choose. Stacks and their costs are never left out, so a
 /// report may be larger than `most`. It then says so.
 pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportError> {
+    options.check()?;
     let trace = load(path, Domain::Malloc);
     let stage = trace.stage();
     let open = opened(&stage)?;

@@ -19,12 +19,19 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// The most traces of the same folders that are offered.
 const MOST_BESIDE: usize = 200;
 
+/// The text of one of the user's files, and the name by which messages call that file.
+#[derive(Clone, Debug)]
+pub struct NamedText {
+    pub name: String,
+    pub text: String,
+}
+
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The text of a rules file, which tells which code is the user's.
-    pub rules: String,
-    /// The text of the user's suppressions, in LeakSanitizer's format.
-    pub suppressions: String,
+    /// A rules file, which tells which code is the user's.
+    pub rules: Option<NamedText>,
+    /// The user's suppressions, in LeakSanitizer's format.
+    pub suppressions: Vec<NamedText>,
     /// Whether heaptrack's own suppressions are used.
     pub builtin: bool,
     /// Whether the suppressions that are built into the recorded program are used.
@@ -33,14 +40,38 @@ pub struct Options {
     pub tool: String,
 }
 
+/// A line of the user's files that is no rule or no suppression.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadOptions(String);
+
+impl Options {
+    /// Everything that uses rules and suppressions later ignores invalid lines, so they must be refused here.
+    pub(crate) fn check(&self) -> Result<(), BadOptions> {
+        if let Some(NamedText { name, text }) = &self.rules {
+            CodeClasses::new("").add_rules(text).map_err(|bad| BadOptions(format!("{name}: {bad}")))?;
+        }
+        for NamedText { name, text } in &self.suppressions {
+            check_suppressions(text).map_err(|bad| BadOptions(format!("{name}, {bad}")))?;
+        }
+        Ok(())
+    }
+
+    fn classes(&self, exe: &str) -> Result<CodeClasses, analysis::BadRule> {
+        let mut classes = CodeClasses::new(exe);
+        if let Some(rules) = &self.rules {
+            classes.add_rules(&rules.text)?;
+        }
+        Ok(classes)
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("{0}: {1}")]
     File(PathBuf, String),
-    #[error("{0}")]
-    Rules(analysis::BadRule),
-    #[error("suppressions, {0}")]
-    Suppressions(String),
+    #[error(transparent)]
+    Options(#[from] BadOptions),
 }
 
 pub struct TraceStore {
@@ -80,8 +111,7 @@ impl TraceStore {
     /// Returns an error if the rules or the suppressions are invalid, or if there is only one file and it cannot be
     /// opened. With several files, the page shows which one cannot be opened.
     pub fn new(files: &[&Path], options: Options) -> Result<Arc<Self>, OpenError> {
-        classes(&options, "").map_err(OpenError::Rules)?;
-        check_suppressions(&options.suppressions).map_err(OpenError::Suppressions)?;
+        options.check()?;
         let mut failed = None;
         for path in files {
             if let Err(error) = look(path) {
@@ -200,15 +230,17 @@ pub(crate) fn opened(stage: &Stage) -> Result<&OpenTrace, Refusal> {
 
 pub(crate) fn table(open: &OpenTrace, options: &Options) -> StackTable {
     let definitions = open.engine().definitions();
-    // `TraceStore::new` has checked the rules. For a report nothing has, and invalid rules are ignored.
-    let classes =
-        classes(options, &definitions.session.exe).unwrap_or_else(|_| CodeClasses::new(&definitions.session.exe));
+    let exe = &definitions.session.exe;
+    // Never the fallback, because `Options::check` has parsed the same rules.
+    let classes = options.classes(exe).unwrap_or_else(|_| CodeClasses::new(exe));
     // The order is the one of `print`, because a leak that several suppressions match is attributed to the first one.
     let mut suppressions = Suppressions::new();
     if options.builtin {
         suppressions.add_builtin();
     }
-    suppressions.add(&options.suppressions, Source::File);
+    for file in &options.suppressions {
+        suppressions.add(&file.text, Source::File);
+    }
     if options.embedded {
         suppressions.add(&definitions.suppressions, Source::Embedded);
     }
@@ -228,12 +260,6 @@ pub(crate) fn answer(view: View, open: &OpenTrace, table: &StackTable, query: &Q
 /// The refusal for a file that could be read when it was opened, but cannot be read a second time.
 pub(crate) fn cannot_be_read(error: &format::Error) -> Refusal {
     Refusal::new(410, format!("The trace cannot be read any more: {error}."))
-}
-
-fn classes(options: &Options, exe: &str) -> Result<CodeClasses, analysis::BadRule> {
-    let mut classes = CodeClasses::new(exe);
-    classes.add_rules(&options.rules)?;
-    Ok(classes)
 }
 
 fn check_suppressions(text: &str) -> Result<usize, String> {
@@ -351,8 +377,7 @@ impl Answers for TraceStore {
         let added = check_suppressions(text).map_err(|bad| Refusal::new(400, bad))?;
         {
             let mut options = self.options.write().unwrap_or_else(PoisonError::into_inner);
-            options.suppressions.push('\n');
-            options.suppressions.push_str(text);
+            options.suppressions.push(NamedText { name: "the posted file".to_owned(), text: text.to_owned() });
         }
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         tables.generation += 1;

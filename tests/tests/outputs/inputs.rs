@@ -64,6 +64,20 @@ fn other_inputs_are_not_overwritten_either() {
     assert_eq!(fs::read_to_string(folder.join("rules")).unwrap(), "program name main\n");
 }
 
+#[test]
+fn no_report_is_written_with_invalid_rules_or_suppressions() {
+    let folder = with_traces();
+    fs::write(folder.join("known"), "leak:nothing\nno suppression\n").unwrap();
+    fs::write(folder.join("rules"), "program name main\nmine name main\n").unwrap();
+    let there = folder.names();
+    for (option, file) in [("--suppressions", "known"), ("--rules", "rules")] {
+        let output = run(folder.path(), &["report", "t.htz", option, file, "-o", "out.html"]);
+        assert_eq!(code(output.status), 2, "{option}: {}", said(&output));
+        assert!(said(&output).contains("line 2: "), "{option}: {}", said(&output));
+    }
+    assert_eq!(folder.names(), there, "no file was written");
+}
+
 /// `heaptrack export x.htz >> x.htz`: with `>>` the shell does not empty the file first.
 #[test]
 fn an_input_is_not_appended_to() {
