@@ -5,16 +5,25 @@
 //!                    \-> Failed (a sentence)
 //! ```
 //!
-//! Must hold: a question never waits for a file that is being loaded. What could not be read is in `notes`.
+//! Must hold: a question never waits for a file that is being loaded. While a trace is followed, a question waits at
+//! most until the new blocks are read, and not for another question, unless that one takes longer than
+//! `FOLLOW_PATIENCE`. What could not be read is in `notes`.
+use analysis::StackTable;
 use format::Domain;
 use heaptrack_trace::{Growth, OpenOptions, OpenTrace};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 /// The time between two looks at a growing file.
 const FOLLOW_EVERY: Duration = Duration::from_millis(200);
+
+/// The time between two attempts to read it while questions are being answered.
+const FOLLOW_RETRY: Duration = Duration::from_millis(10);
+
+/// The longest time for which questions can keep the follower from reading a growing file.
+const FOLLOW_PATIENCE: Duration = Duration::from_secs(10);
 
 pub enum Stage {
     Waiting,
@@ -36,6 +45,8 @@ pub struct Trace {
     /// Incremented whenever answers may have changed.
     version: AtomicU64,
     started: Mutex<bool>,
+    /// The latest table of stacks, and the version for which it was made.
+    pub table: Mutex<Option<(u64, Arc<StackTable>)>>,
 }
 
 impl Trace {
@@ -49,6 +60,7 @@ impl Trace {
             size: AtomicU64::new(0),
             version: AtomicU64::new(0),
             started: Mutex::new(false),
+            table: Mutex::new(None),
         })
     }
 
@@ -93,6 +105,24 @@ impl Trace {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Returns the stage when no question uses it.
+    ///
+    /// `RwLock::write` would block all new questions, even for the status, until the slowest question that runs has its
+    /// answer. `try_write` blocks none, but overlapping questions could make it fail forever. So after `patience`
+    /// the follower waits in line. Then it gets the lock when the questions that run have their answers, because std's
+    /// lock lets no new reader pass a waiting writer on Linux.
+    fn stage_to_grow(&self, patience: Duration) -> RwLockWriteGuard<'_, Stage> {
+        let end = Instant::now() + patience;
+        while Instant::now() < end {
+            match self.stage.try_write() {
+                Ok(stage) => return stage,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(FOLLOW_RETRY),
+            }
+        }
+        self.stage.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn set(&self, stage: Stage) {
         *self.stage.write().unwrap_or_else(PoisonError::into_inner) = stage;
         self.touch();
@@ -129,7 +159,7 @@ impl Trace {
     fn follow(&self) -> bool {
         loop {
             {
-                let mut stage = self.stage.write().unwrap_or_else(PoisonError::into_inner);
+                let mut stage = self.stage_to_grow(FOLLOW_PATIENCE);
                 let Stage::Open(open) = &mut *stage else { return false };
                 if !open.is_live() {
                     return false;
@@ -190,4 +220,58 @@ fn refusal(path: &Path, error: &format::Error) -> String {
     let reason = error.to_string();
     let reason = reason.split(" (os error").next().unwrap_or(&reason);
     format!("{} cannot be read: {reason}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc;
+
+    fn trace() -> Arc<Trace> {
+        Trace::new(Path::new("x.htz"), Domain::Malloc, true)
+    }
+
+    #[test]
+    fn a_follower_that_waits_for_a_slow_question_delays_no_other_question() {
+        let trace = trace();
+        let slow = trace.stage();
+        let follower = Arc::clone(&trace);
+        let follower = std::thread::spawn(move || drop(follower.stage_to_grow(Duration::from_secs(600))));
+        std::thread::sleep(FOLLOW_RETRY * 5);
+        let other = Arc::clone(&trace);
+        let (done, is_done) = mpsc::channel();
+        let other = std::thread::spawn(move || {
+            drop(other.stage());
+            done.send(()).unwrap();
+        });
+        assert!(is_done.recv_timeout(Duration::from_secs(10)).is_ok(), "the other question waits");
+        drop(slow);
+        follower.join().unwrap();
+        other.join().unwrap();
+    }
+
+    #[test]
+    fn overlapping_questions_do_not_starve_the_follower() {
+        let trace = trace();
+        let started = Instant::now();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let questions: Vec<_> = (0..3)
+            .map(|number| {
+                let (trace, is_over) = (Arc::clone(&trace), Arc::clone(&is_over));
+                std::thread::spawn(move || {
+                    std::thread::sleep(FOLLOW_RETRY * number);
+                    while !is_over.load(Ordering::Relaxed) && started.elapsed() < Duration::from_secs(20) {
+                        let _stage = trace.stage();
+                        std::thread::sleep(FOLLOW_RETRY * 3);
+                    }
+                })
+            })
+            .collect();
+        std::thread::sleep(FOLLOW_RETRY * 5);
+        drop(trace.stage_to_grow(Duration::from_millis(100)));
+        assert!(started.elapsed() < Duration::from_secs(10), "the follower waited until there were no questions");
+        is_over.store(true, Ordering::Relaxed);
+        questions.into_iter().for_each(|question| question.join().unwrap());
+    }
 }

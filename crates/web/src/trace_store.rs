@@ -12,9 +12,8 @@ use analysis::{CodeClasses, Query, Source, StackTable, Suppressions};
 use format::Domain;
 use heaptrack_trace::{AskError, OpenTrace};
 use serde_json::{Value, json};
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The most traces of the same folders that are offered.
 const MOST_BESIDE: usize = 200;
@@ -77,7 +76,6 @@ pub enum OpenError {
 pub struct TraceStore {
     places: Vec<StoredTrace>,
     options: RwLock<Options>,
-    tables: Mutex<Tables>,
 }
 
 /// A file, which has a trace for each domain. The trace of custom allocators is read when it is first asked for.
@@ -98,13 +96,6 @@ impl StoredTrace {
             Domain::Custom => &self.custom,
         }
     }
-}
-
-/// The tables of stacks, by trace. A table is made again when its trace has grown or the suppressions have changed.
-#[derive(Default)]
-struct Tables {
-    generation: u64,
-    made: HashMap<(usize, Domain), (u64, Arc<StackTable>)>,
 }
 
 impl TraceStore {
@@ -138,7 +129,7 @@ impl TraceStore {
     fn with(files: &[&Path], options: Options) -> Arc<Self> {
         let mut places: Vec<StoredTrace> = files.iter().map(|path| StoredTrace::new(path, true)).collect();
         places.extend(beside(files).iter().map(|path| StoredTrace::new(path, false)));
-        Arc::new(TraceStore { places, options: RwLock::new(options), tables: Mutex::new(Tables::default()) })
+        Arc::new(TraceStore { places, options: RwLock::new(options) })
     }
 
     /// Starts to load all given traces, each on a thread of its own.
@@ -160,24 +151,26 @@ impl TraceStore {
         Ok(trace)
     }
 
-    fn table(&self, number: usize, version: u64, open: &OpenTrace) -> Arc<StackTable> {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (number, open.domain());
-        if let Some((known, table)) = tables.made.get(&key)
-            && *known == version
-        {
-            return Arc::clone(table);
+    /// The table of stacks of a trace. It is made again when the trace has grown or the suppressions have changed, and
+    /// then only questions about this trace wait for it.
+    fn table(&self, trace: &Trace, open: &OpenTrace) -> Arc<StackTable> {
+        let mut latest = trace.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = trace.version();
+        match &*latest {
+            Some((known, table)) if *known == version => Arc::clone(table),
+            _ => {
+                let table = Arc::new(table(open, &self.options()));
+                *latest = Some((version, Arc::clone(&table)));
+                table
+            }
         }
-        let table = Arc::new(table(open, &self.options()));
-        tables.made.insert(key, (version, Arc::clone(&table)));
-        table
     }
 
     fn ask(&self, view: View, number: usize, query: &Query) -> Result<Vec<u8>, Refusal> {
         let trace = self.trace(number, query.domain)?;
         let stage = trace.stage();
         let open = opened(&stage)?;
-        let table = self.table(number, trace.version(), open);
+        let table = self.table(trace, open);
         answer(view, open, &table, query)
     }
 
@@ -210,7 +203,7 @@ impl TraceStore {
         let trace = self.trace(number, Domain::Malloc)?;
         let stage = trace.stage();
         let open = opened(&stage)?;
-        let table = self.table(number, trace.version(), open);
+        let table = self.table(trace, open);
         let is_named = table.levels.iter().any(|level| table.text(level.file) == Some(file));
         if !is_named {
             return Err(Refusal::new(403, "That file is no source of this trace."));
@@ -379,9 +372,8 @@ impl Answers for TraceStore {
             let mut options = self.options.write().unwrap_or_else(PoisonError::into_inner);
             options.suppressions.push(NamedText { name: "the posted file".to_owned(), text: text.to_owned() });
         }
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        tables.generation += 1;
-        tables.made.clear();
+        // The versions are incremented after the options have changed. A question that sees the new version therefore
+        // makes its table with the new suppressions.
         for place in &self.places {
             place.malloc.touch();
             place.custom.touch();
