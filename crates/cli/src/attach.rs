@@ -1,7 +1,8 @@
 //! `heaptrack -p PID`: records a running program, from the first look at it to the detach.
 //!
 //! Receives: a pid. Returns: a trace and exit code 0, or 1 if the trace was cut or failed. If the process cannot be
-//! attached to: one sentence and exit code 3. Wrong usage: exit code 2. A build with the feature `checks` returns 70 if
+//! attached to: one sentence and exit code 3. Wrong usage, also a wrong place for the trace: exit
+//! code 2. A build with the feature `checks` returns 70 if
 //! a check failed. Must hold: the program keeps running, whatever happens to us. Its code is restored at Ctrl-C,
 //! SIGTERM and the end of the given time. No trace is left unless recording began.
 use crate::library;
@@ -44,7 +45,7 @@ Examples:
   heaptrack attach --duration 30s -o x 4711  for half a minute, to x.htz
 
 Exit code: 0; 3 the process cannot be attached to, and a sentence says why; 1 the trace was cut, for example by a full disk;
-2 wrong usage.";
+2 wrong usage, or a file that cannot be written.";
 
 /// Records a program that is already running, until it ends, Ctrl-C, or the given time is over.
 #[derive(Debug, Parser)]
@@ -67,6 +68,18 @@ impl Attach {
     }
 }
 
+/// The trace cannot be written to the place that `-o` names. The process could have been attached to.
+#[derive(Debug)]
+struct NoOutput(String);
+
+impl std::fmt::Display for NoOutput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoOutput {}
+
 /// Why the session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
@@ -87,7 +100,7 @@ pub fn run(options: &Attach) -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             say(format_args!("heaptrack: {}", crate::trouble::sentence(&error)));
-            ExitCode::from(REFUSED)
+            ExitCode::from(if error.is::<NoOutput>() { crate::USAGE } else { REFUSED })
         }
     }
 }
@@ -151,7 +164,8 @@ fn begin(options: &Attach, checked: Checked) -> anyhow::Result<Begun> {
     let heap = collector::heap_of(&checked.process.folder).unwrap_or_default();
     let exe = checked.process.exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
     let exe = exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned();
-    let (mut output, file, is_kde) = Output::create(options.recording.output.as_deref(), OsStr::new(&exe), false)?;
+    let (mut output, file, is_kde) = Output::create(options.recording.output.as_deref(), OsStr::new(&exe), false)
+        .map_err(|error| NoOutput(crate::trouble::sentence(&error)))?;
     let mut prepared = Prepared::new(checked, library::CONTENT)?;
     let channel = prepared.channel.take().ok_or(Refusal::Gone)?;
     let plan = plan(options, &prepared, &output, file, exe);

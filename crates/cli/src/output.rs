@@ -167,7 +167,7 @@ impl Sink {
     /// Returns `None` if the option names an ordinary file.
     fn find(option: &Path) -> anyhow::Result<Option<Self>> {
         if is_stdout(option) {
-            anyhow::bail!("the trace cannot go to stdout, where the program writes: give -o the name of a file");
+            anyhow::bail!("a recording cannot go to stdout: give -o the name of a file");
         }
         if !is_special(option) {
             return Ok(None);

@@ -35,8 +35,9 @@ Examples:
   heaptrack print heaptrack.ls.42.htz  read it
   heaptrack -a heaptrack.ls.42.htz     look at it in the browser
 
-Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or recorded; 2 wrong usage.
-With -p: 0; 3 the process cannot be attached to; 1 the trace was cut. A command that writes a file, interrupted by Ctrl-C: 130.";
+Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or recorded; 2 wrong usage;
+3 cannot be attached to; attached and detached again: 0, or 1 if the trace was cut short, for example by a full disk;
+`export`, `trim` and `merge` interrupted by Ctrl-C: 130.";
 
 /// Records every allocation of a program, with its stack, and shows where the memory went.
 #[derive(Debug, Parser)]
