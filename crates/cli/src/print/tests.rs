@@ -178,6 +178,8 @@ fn a_diff_with_itself_is_nothing() {
     let same = "\nMOST CALLS TO ALLOCATION FUNCTIONS\nnothing changed\n\nPEAK MEMORY CONSUMERS\nnothing changed\n\n";
     assert!(text.contains(same), "{text}");
     assert!(text.ends_with("total memory leaked: 0B\n") && text.contains("nothing changed"), "{text}");
+    let totals = "total runtime: 0.00s.\ncalls to allocation functions: 0\ntemporary memory allocations: 0\n";
+    assert!(text.contains(totals), "the runs are equally long, so there are no rates: {text}");
     fs::remove_file(path).unwrap();
 }
 

@@ -259,6 +259,8 @@ pub fn name(level: &Level<'_>, shorten: bool) -> String {
 /// The totals of KDE's report, in KDE's words.
 pub struct Ending {
     pub runtime_ns: i64,
+    /// The time over which rates are computed. `None` if there is none for which a rate makes sense.
+    pub rate_ns: Option<u64>,
     pub numbers: Numbers,
     pub peak_rss_bytes: i64,
     pub suppressed_bytes: i64,
@@ -271,10 +273,15 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Returns the difference to the earlier totals.
+    /// Returns the difference to the earlier totals. Rates are over the difference of the run times, as KDE's. If that is
+    /// less than a tenth of the longer run, it only says that no two runs take exactly the same time, so there are no
+    /// rates.
     pub fn minus(self, before: &Ending) -> Ending {
+        let runtime_ns = self.runtime_ns - before.runtime_ns;
+        let (longer, difference) = (self.runtime_ns.max(before.runtime_ns).unsigned_abs(), runtime_ns.unsigned_abs());
         Ending {
-            runtime_ns: self.runtime_ns - before.runtime_ns,
+            runtime_ns,
+            rate_ns: (difference > longer / 10).then_some(difference),
             numbers: self.numbers.minus(&before.numbers),
             peak_rss_bytes: self.peak_rss_bytes - before.peak_rss_bytes,
             suppressed_bytes: self.suppressed_bytes - before.suppressed_bytes,
@@ -290,11 +297,14 @@ impl Ending {
             let what = if self.is_change { "change of memory" } else { "total memory" };
             return writeln!(out, "{what} live at {}: {live} in {blocks}", seconds(time_ns));
         }
-        let runtime = self.runtime_ns.unsigned_abs();
+        let per_second = |count| match self.rate_ns {
+            Some(time) => format!(" ({}/s)", rate(count, time)),
+            None => String::new(),
+        };
         let seconds = format!("{:.2}", self.runtime_ns as f64 / 1e9);
         writeln!(out, "total runtime: {}s.", if seconds == "-0.00" { "0.00" } else { &seconds })?;
-        writeln!(out, "calls to allocation functions: {allocations} ({}/s)", rate(allocations, runtime))?;
-        writeln!(out, "temporary memory allocations: {temporary} ({}/s)", rate(temporary, runtime))?;
+        writeln!(out, "calls to allocation functions: {allocations}{}", per_second(allocations))?;
+        writeln!(out, "temporary memory allocations: {temporary}{}", per_second(temporary))?;
         writeln!(out, "peak heap memory consumption: {}", bytes(peak))?;
         writeln!(out, "peak RSS (including heaptrack overhead): {}", bytes(self.peak_rss_bytes))?;
         writeln!(out, "total memory {}: {}", self.left, bytes(leaked))?;
@@ -302,5 +312,35 @@ impl Ending {
             writeln!(out, "suppressed leaks: {}", bytes(self.suppressed_bytes))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_diff_has_rates_only_if_one_run_was_clearly_longer() {
+        let ending = |milliseconds: u64| Ending {
+            runtime_ns: milliseconds as i64 * 1_000_000,
+            rate_ns: Some(milliseconds * 1_000_000),
+            numbers: Numbers { allocations: milliseconds as i64 * 3, ..Numbers::default() },
+            peak_rss_bytes: 0,
+            suppressed_bytes: 0,
+            left: "leaked".into(),
+            instant_ns: None,
+            is_change: false,
+        };
+        for (before, after, wanted) in [
+            (1000, 1500, "total runtime: 0.50s.\ncalls to allocation functions: 1500 (3000/s)\n"),
+            (1500, 1000, "total runtime: -0.50s.\ncalls to allocation functions: -1500 (-3000/s)\n"),
+            (1500, 1400, "total runtime: -0.10s.\ncalls to allocation functions: -300\n"),
+            (1000, 1000, "total runtime: 0.00s.\ncalls to allocation functions: 0\n"),
+        ] {
+            let mut out = Vec::new();
+            ending(after).minus(&ending(before)).write(&mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.starts_with(wanted), "{before} ms, then {after} ms: {text}");
+        }
     }
 }

@@ -137,6 +137,7 @@ impl LoadedTrace {
         let is_leaked = query.cost() == Cost::Leaked;
         Ending {
             runtime_ns: to_signed(range.to_ns - range.from_ns),
+            rate_ns: Some(range.to_ns - range.from_ns),
             numbers: Numbers {
                 leaked,
                 value: if is_leaked { leaked } else { live.value },
