@@ -284,8 +284,11 @@ fn growth(facts: &Facts) -> (Verdict, String) {
     let steps = quarters.windows(2).filter(|pair| pair[1] > pair[0]).count();
     let [_, half, _, end] = quarters;
     if window.len() >= 4 && steps >= 2 && quarters[3] > quarters[2] && end as f64 >= half as f64 * 1.2 {
-        let reason =
-            format!("{half} blocks halfway through, {end} at the end; grows by {}", per_second(facts.slope().max(0)));
+        let reason = format!(
+            "{} halfway through, {end} at the end; grows by {}",
+            blocks(half),
+            per_second(facts.slope().max(0))
+        );
         return (Verdict::Grows, reason);
     }
     let most = window.iter().copied().max().unwrap_or(0);
@@ -293,7 +296,9 @@ fn growth(facts: &Facts) -> (Verdict, String) {
     (
         Verdict::Bounded,
         format!(
-            "at most {most} blocks at any of {LOOKS} moments, {half} halfway through, {end} at the end; {freed} were freed"
+            "at most {} at any of {LOOKS} moments, {half} halfway through, {end} at the end; {freed} {} freed",
+            blocks(most),
+            if freed == 1 { "was" } else { "were" },
         ),
     )
 }
@@ -305,8 +310,14 @@ fn freed_at_exit(facts: &Facts) -> Option<(Verdict, String)> {
     let is_kept = *last == 0 && held > 0 && held * 10 >= most * 9 && facts.freed_last >= held;
     // A place that had blocks only shortly before the end did not keep them until the end on purpose.
     let looks = before.iter().filter(|blocks| **blocks > 0).count();
+    let verb = if held == 1 { "was" } else { "were" };
     (is_kept && looks >= LOOKS / 8)
-        .then(|| (Verdict::Exit, format!("{held} blocks were held up to the end and freed only then")))
+        .then(|| (Verdict::Exit, format!("{} {verb} held up to the end and freed only then", blocks(held))))
+}
+
+/// "1 block", "2 blocks".
+fn blocks(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "block" } else { "blocks" })
 }
 
 /// A rate of bytes for people, in powers of 1000.
