@@ -70,6 +70,31 @@ await check("tables tell a screen reader where it is", async () => {
   equal(await row.getAttribute("aria-expanded"), "true", "expanded");
   has(await table.getAttribute("aria-activedescendant"), "row-0");
 });
+await check("columns are sorted by keyboard", async () => {
+  await go(page, "#/bottom-up?sort=peak_bytes");
+  const table = page.locator('[role="treegrid"]');
+  const here = async () => page.locator(`[id="${await table.getAttribute("aria-activedescendant")}"]`);
+  await table.focus();
+  await press(page, "Home", "ArrowUp");
+  const [head, ...others] = await table.getByRole("columnheader").all();
+  equal(await (await here()).innerText(), await head.innerText(), "above the first row are the heads of the columns");
+  const wanted = (await Promise.all(others.map((one) => one.innerText()))).findIndex((text) => text.startsWith("Allocations")) + 1;
+  await press(page, ...Array(wanted).fill("ArrowRight"));
+  equal(await (await here()).getAttribute("role"), "columnheader", "role");
+  has(await (await here()).innerText(), "Allocations", "the head with the cursor");
+  await page.keyboard.press("Enter");
+  await settled(page);
+  has(await page.evaluate(() => location.hash), "sort=allocations");
+  equal(await (await here()).getAttribute("aria-sort"), "descending", "first the highest");
+  await page.keyboard.press(" ");
+  await settled(page);
+  equal(await (await here()).getAttribute("aria-sort"), "ascending", "then the lowest");
+  await page.keyboard.press("ArrowDown");
+  has(await table.getAttribute("aria-activedescendant"), "row-0", "below the heads is the first row");
+  await page.keyboard.press("?");
+  has(await page.locator("dialog").innerText(), "Enter sorts by it");
+  await page.keyboard.press("Escape");
+});
 await check("from 1280 pixels to 4K nothing is wider than the window", async () => {
   for (const [width, height] of [[1280, 720], [1540, 980], [2560, 1440], [3840, 2160]]) {
     await page.setViewportSize({ width, height });

@@ -1,7 +1,8 @@
 // A table, flat or a tree, that draws only the visible rows. It may have half a million rows.
 //
 // Receives: columns, a number of rows, a function that returns a range of rows, and callbacks. Must hold: rows can be reached, selected, opened,
-// expanded and copied with the keyboard. (Sorting and resizing a column need the mouse.)
+// expanded and copied with the keyboard, and columns can be sorted. (Resizing a column needs the mouse.) As in ARIA's grid pattern, the heads of the columns
+// are the row above the first one.
 // A screen reader can tell where it is (aria-rowindex, -level, -expanded). Column widths are remembered. (`ColumnMenu` remembers which columns there are.)
 import { Component, type ComponentChildren, type JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -66,6 +67,8 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
   const [top, setTop] = useState(0);
   const [rows, setRows] = useState<{ from: number; list: R[] }>({ from: 0, list: [] });
   const [cursor, setCursor] = useState(0);
+  /** The column whose head has the cursor. Undefined if a row has it. */
+  const [head, setHead] = useState<number | undefined>(undefined);
   const [widths, setWidths] = useState<Record<string, number>>(() => recall(`columns.${props.name}`, {}));
   const asked = useRef(0);
 
@@ -94,6 +97,7 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
     else if ((index + 1) * ROW + head > node.scrollTop + node.clientHeight) node.scrollTop = (index + 1) * ROW + head - node.clientHeight;
   };
   const go = (index: number): void => {
+    setHead(undefined);
     const next = Math.max(0, Math.min(count - 1, index));
     setCursor(next);
     reveal(next);
@@ -108,8 +112,35 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
     remember(`columns.${props.name}`, next);
   };
 
+  const sortBy = (index: number): void => {
+    const column = columns[index];
+    setHead(index);
+    if (column && column.sortable !== false) props.onSort?.(column.id);
+  };
+  const goToHead = (index: number): void => {
+    setHead(index);
+    document.getElementById(headId(index))?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  };
+  /** Returns whether the key was for the heads of the columns. */
+  const headKeys = (key: string): boolean => {
+    if (head === undefined) {
+      if (key !== "ArrowUp" || cursor > 0 || !props.onSort) return false;
+      goToHead(0);
+    } else if (key === "ArrowLeft") goToHead(Math.max(0, head - 1));
+    else if (key === "ArrowRight") goToHead(Math.min(columns.length - 1, head + 1));
+    else if (key === "ArrowDown") go(0);
+    else if (key === "Enter" || key === " ") sortBy(head);
+    else return key === "ArrowUp";
+    return true;
+  };
+
   const keys = (event: JSX.TargetedKeyboardEvent<HTMLDivElement>): void => {
-    const row = at(cursor);
+    if (!event.ctrlKey && !event.metaKey && !event.altKey && headKeys(event.key)) {
+      event.preventDefault();
+      event.stopPropagation();
+      return;
+    }
+    const row = head === undefined ? at(cursor) : undefined;
     const page = Math.max(1, Math.floor(size.height / ROW) - 2);
     const moves: Record<string, number> = { ArrowDown: cursor + 1, ArrowUp: cursor - 1, PageDown: cursor + page, PageUp: cursor - page, Home: 0, End: count - 1 };
     const target = moves[event.key];
@@ -153,12 +184,14 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
   // Always the same object, so that unchanged rows are not drawn again.
   const handlers = useRef<Handlers<R>>({ click: () => undefined, open: () => undefined }).current;
   handlers.click = (row, index) => {
+    setHead(undefined);
     setCursor(index);
     props.onSelect?.(row, index);
   };
   handlers.open = (row) => props.onOpen?.(row);
   const template = columns.map((column, index) => (index === 0 ? `minmax(${width(column)}px, 1fr)` : `${width(column)}px`)).join(" ");
   const rowId = (index: number): string => `${props.name}-row-${index}`;
+  const headId = (index: number): string => `${props.name}-head-${index}`;
   return (
     <div
       ref={body}
@@ -167,15 +200,15 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
       aria-label={props.label}
       aria-rowcount={count + 1}
       aria-colcount={columns.length}
-      aria-activedescendant={count > 0 ? rowId(cursor) : undefined}
+      aria-activedescendant={head !== undefined ? headId(head) : count > 0 ? rowId(cursor) : undefined}
       tabIndex={0}
       style={{ "--columns": template }}
       onKeyDown={keys}
       onScroll={(event) => setTop(event.currentTarget.scrollTop)}
     >
       <div class="grid-head" role="row" aria-rowindex={1}>
-        {columns.map((column) => (
-          <Head key={column.id} column={column} props={props} width={width(column)} onResize={(to) => resize(column, to)} />
+        {columns.map((column, index) => (
+          <Head key={column.id} id={headId(index)} column={column} props={props} width={width(column)} isHere={index === head} onSort={() => sortBy(index)} onResize={(to) => resize(column, to)} />
         ))}
       </div>
       <div class="grid-body" role="rowgroup" style={{ height: `${count * ROW}px` }}>
@@ -183,7 +216,7 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
           const index = rows.from + offset;
           if (index >= count) return null;
           const isSelected = props.selected !== undefined && props.idOf(row) === props.selected;
-          return <GridRow key={index % POOL} id={rowId(index)} row={row} index={index} columns={columns} tree={tree} isSelected={isSelected} isHere={index === cursor} on={handlers} />;
+          return <GridRow key={index % POOL} id={rowId(index)} row={row} index={index} columns={columns} tree={tree} isSelected={isSelected} isHere={head === undefined && index === cursor} on={handlers} />;
         })}
       </div>
       {count === 0 && <div class="empty">{props.empty ?? "Nothing here."}</div>}
@@ -234,15 +267,17 @@ const cell = <R,>(column: Column<R>, row: R): JSX.Element => {
   );
 };
 
-const Head = <R,>({ column, props, width, onResize }: { column: Column<R>; props: GridProps<R>; width: number; onResize: (to: number) => void }): JSX.Element => {
+type HeadProps<R> = { id: string; column: Column<R>; props: GridProps<R>; width: number; isHere: boolean; onSort: () => void; onResize: (to: number) => void };
+
+const Head = <R,>({ id, column, props, width, isHere, onSort, onResize }: HeadProps<R>): JSX.Element => {
   const start = useRef<[number, number] | undefined>(undefined);
   const isSorted = props.sort?.id === column.id;
   const direction = isSorted ? (props.sort?.ascending ? "ascending" : "descending") : "none";
   const sortable = props.onSort !== undefined && column.sortable !== false;
   return (
-    <div class={column.numeric ? "head number" : "head"} role="columnheader" aria-sort={sortable ? direction : undefined} title={column.help}>
+    <div id={id} class={`head${column.numeric ? " number" : ""}${isHere ? " here" : ""}`} role="columnheader" aria-sort={sortable ? direction : undefined} title={column.help}>
       {sortable ? (
-        <button type="button" tabIndex={-1} class="head-button" onClick={() => props.onSort?.(column.id)}>
+        <button type="button" tabIndex={-1} class="head-button" onClick={onSort}>
           {column.title}
           {isSorted && <span aria-hidden="true">{props.sort?.ascending ? " ▴" : " ▾"}</span>}
         </button>

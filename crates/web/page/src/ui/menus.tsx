@@ -222,7 +222,7 @@ const KEYS: [string, string][] = [
   ["m", "switch between my code and all code"],
   ["p", "show what was live at the peak"],
   ["t", "go to the timeline: arrows move, Enter selects a moment, Shift+arrows select a range"],
-  ["In tables", "arrows, Page, Home, End; → ← expand and collapse; * expands all below; H expands the most expensive path; Enter shows callers; Ctrl+C copies the row"],
+  ["In tables", "arrows, Page, Home, End; ↑ in the first row goes to the column heads, where ← → choose a column and Enter sorts by it; → ← expand and collapse; * expands all below; H expands the most expensive path; Enter shows callers; Ctrl+C copies the row"],
   ["In the flame graph", "arrows move, Enter zooms, Space shows details, Esc shows all"],
 ];
 
