@@ -149,7 +149,7 @@ fn requests_without_the_token_are_refused_and_bad_files_are_reported() {
 
 #[test]
 fn a_report_is_the_same_page_and_a_running_program_is_followed() {
-    run(&["report", "live"]);
+    run(&["report", "live", "versions"]);
 }
 
 #[test]

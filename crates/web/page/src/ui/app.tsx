@@ -47,16 +47,18 @@ export const App = (): JSX.Element => {
   if (!trace) return <Lonely title="heaptrack" text={`There is no trace number ${state.file + 1}. Open another address, or start heaptrack analyze with that trace.`} />;
   if (trace.state === "failed") return <Lonely title={trace.name} text={trace.error ?? "This trace cannot be read."} others={status.value} />;
   if (trace.state === "loading" || trace.state === "waiting") return <Loading trace={trace} />;
-  return <Opened key={`${state.file} ${state.domain}`} status={status.value} trace={trace} />;
+  return <Opened key={`${state.file} ${state.domain}`} status={status.value} trace={trace} refresh={status.refresh} />;
 };
 
-/** Milliseconds between two requests for the progress of loading. */
+/** Milliseconds between two requests for the progress of loading, and for the version of a trace that grows. */
 const LOADING_PAUSE = 50;
+const LIVE_PAUSE = 1000;
 
-/** Requests the status again and again while the trace loads, and while the recorded program runs. */
-const useStatus = (state: State): { value: Status | undefined; error: string | undefined } => {
+/** Requests the status again and again while the trace loads, and while a recorded program runs. `refresh` requests it once more. */
+const useStatus = (state: State): { value: Status | undefined; error: string | undefined; refresh: () => void } => {
   const { file, domain } = state;
   const [turn, setTurn] = useState(0);
+  const refresh = (): void => setTurn((old) => old + 1);
   const asked = `${file} ${domain}`;
   const answer = useAnswer(async () => ({ asked, status: (await request("raw", { view: "status", trace: file, query: wholeOf(state), version: turn })) as unknown as Status }), [turn, asked]);
   // The status of another file or domain does not apply to this one.
@@ -64,12 +66,15 @@ const useStatus = (state: State): { value: Status | undefined; error: string | u
   const trace = value?.traces[file];
   useEffect(() => {
     if (answer.busy || answer.error) return undefined;
-    const pause = trace?.state === "loading" || trace?.state === "waiting" ? LOADING_PAUSE : trace?.state === "live" ? 1000 : 0;
+    const isLoading = (one: typeof trace): boolean => one?.state === "loading" || one?.state === "waiting";
+    // The versions of traces that this one is compared with decide what is shown, too.
+    const others = isOtherTrace(state.compare) ? [Number(state.compare), ...state.runs].map((index) => value?.traces[index]) : [];
+    const pause = isLoading(trace) ? LOADING_PAUSE : [trace, ...others].some((one) => one?.state === "live" || isLoading(one)) ? LIVE_PAUSE : 0;
     if (pause === 0) return undefined;
-    const timer = setTimeout(() => setTurn((old) => old + 1), pause);
+    const timer = setTimeout(refresh, pause);
     return () => clearTimeout(timer);
-  }, [answer]);
-  return { value, error: answer.error };
+  }, [answer, state.compare, state.runs.join()]);
+  return { value, error: answer.error, refresh };
 };
 
 const Lonely = ({ title, text, others }: { title: string; text: string; others?: Status }): JSX.Element => (
@@ -105,18 +110,18 @@ const Loading = ({ trace }: { trace: TraceStatus }): JSX.Element => (
   </main>
 );
 
-const Opened = ({ status, trace }: { status: Status; trace: TraceStatus }): JSX.Element => {
+const Opened = ({ status, trace, refresh }: { status: Status; trace: TraceStatus; refresh: () => void }): JSX.Element => {
   const asked = useChange();
   const state = useMemo(() => (status.report ? withoutKept(asked) : asked), [asked, status.report]);
   const [lastPicked, setPicked] = useState<Picked | undefined>(undefined);
   const [said, say] = useState("");
   const [help, setHelp] = useState(false);
   const [side, setSide] = usePreference("detail.width", 380);
-  const ask = askOf(state, trace);
+  const ask = askOf(state, status);
   const shape = mode(state);
   const overview = useAsk("overview", { ask, costs: LISTS[shape] ?? [], limit: 40 });
   // The share of the user's own code and the colours come from the whole session, so that they do not change with a range.
-  const whole = useAsk("overview", { ask: { trace: state.file, query: wholeOf(state), version: trace.version }, costs: RANKED, limit: COLOURED });
+  const whole = useAsk("overview", { ask: { trace: state.file, query: wholeOf(state), version: trace.version, base: 0 }, costs: RANKED, limit: COLOURED });
   useMemo(() => whole.value && giveColours(RANKED.flatMap((cost) => whole.value?.lists[cost] ?? []).map(({ level }) => level)), [whole.value]);
   const mine = whole.value?.mine ?? 1;
   const runtime = trace.session?.runtime_ns ?? 0;
@@ -128,7 +133,7 @@ const Opened = ({ status, trace }: { status: Status; trace: TraceStatus }): JSX.
   const peak = whole.value && { time_ns: whole.value.totals.answer.peak_time_ns ?? 0, bytes: value(whole.value.totals.sums, "peak_bytes") };
   const live = shape === "moment" && !overview.busy && overview.value ? liveOf(overview.value) : undefined;
   const page = useMemo<Page>(
-    () => ({ state, status, trace, ask, look, mode: shape, cost: costOf(state), isDiff: state.compare !== undefined, runtime, peak, live, picked, pick, say }),
+    () => ({ state, status, trace, ask, look, mode: shape, cost: costOf(state), isDiff: state.compare !== undefined, runtime, peak, live, picked, pick, say, refresh }),
     [state, status, trace, picked, look.levels, runtime, whole.value, overview.value, overview.busy],
   );
   useKeys(page, () => setHelp(true));

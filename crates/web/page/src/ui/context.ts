@@ -2,7 +2,7 @@
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import { type Cost, type Mode, usable } from "../costs";
-import { type State, mode, query } from "../state";
+import { type State, isOtherTrace, mode, query } from "../state";
 import type { Ask, Selection } from "../work/protocol";
 import type { Level, Look } from "../work/stacks";
 
@@ -74,6 +74,8 @@ export type Page = {
   picked: Picked | undefined;
   pick: (picked: Pick | undefined) => void;
   say: (sentence: string) => void;
+  /** Requests the status again, after a request that has changed the versions of traces. */
+  refresh: () => void;
 };
 
 export const PageContext = createContext<Page | undefined>(undefined);
@@ -83,7 +85,15 @@ export const usePage = (): Page => {
   return page;
 };
 
-export const askOf = (state: State, trace: TraceStatus): Ask => ({ trace: state.file, query: query(state), version: trace.version });
+/** The version of a trace when the status was requested. 0 for a trace of the same folder that was not open then. */
+export const versionOf = (status: Status, trace: number): number => status.traces[trace]?.version ?? 0;
+/** `trace` is given for another run that is compared to the same base. */
+export const askOf = (state: State, status: Status, trace = state.file): Ask => ({
+  trace,
+  query: query(state),
+  version: versionOf(status, trace),
+  base: isOtherTrace(state.compare) ? versionOf(status, Number(state.compare)) : 0,
+});
 export const lookOf = (state: State, mine: number): Look => ({
   levels: state.levels === "auto" ? (mine >= 0.5 ? "mine" : "all") : state.levels,
   merge: state.merge,

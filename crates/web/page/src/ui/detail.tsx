@@ -19,9 +19,9 @@ const PAGE = 30;
 
 /** The numbers of the selection for the current query. The earlier click decides only which stacks they are about. */
 const useSelection = (shown: number) => {
-  const { picked, state, trace, ask, cost, mode } = usePage();
+  const { picked, state, status, ask, cost, mode } = usePage();
   const isWhole = picked?.isWhole === true;
-  const about = isWhole ? askOf(alone(state), trace) : ask;
+  const about = isWhole ? askOf(alone(state), status) : ask;
   const shape = isWhole ? "session" : mode;
   const by = isWhole ? usable("leaked_bytes", shape) : cost;
   const answer = useAsk("stacks", picked && { ask: about, look: picked.look, selection: picked.selection, cost: by, from: 0, to: shown });

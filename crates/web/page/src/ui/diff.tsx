@@ -8,7 +8,7 @@ import { change, useAsk } from "../store";
 import { percent, show, signed } from "../units";
 import type { Change, Elsewhere, Measure } from "../work/protocol";
 import { NORMALS, Scale } from "./compare";
-import { traceName, usePage } from "./context";
+import { askOf, traceName, usePage } from "./context";
 import { nameKey } from "./figures";
 import { type Column, ListGrid } from "./grid";
 import { Choices, Pick, Problem } from "./parts";
@@ -93,7 +93,7 @@ export const DiffTable = (): JSX.Element => {
   const isFile = isOtherTrace(state.compare);
   const runs = comparedRuns(state);
   const normal = isFile && state.normalise !== "no" ? state.normalise : undefined;
-  const asks = [ask, ...runs.map((trace) => ({ trace, query: ask.query, version: 0 }))];
+  const asks = [ask, ...runs.map((trace) => askOf(state, status, trace))];
   const answer = useAsk("diff", { asks, look, cost, normal });
   const rows = useMemo(() => (answer.value ?? []).filter((row) => which === "all" || kindOf(row) === which), [answer.value, which]);
   const most = Math.max(...rows.map((row) => Math.abs(delta(row))), Number.MIN_VALUE);

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { ask } from "../client";
 import { format } from "../state";
 import { change, recall, remember } from "../store";
-import { time } from "../units";
+import { several, time } from "../units";
 import { opened, usePage } from "./context";
 import { useRaw } from "./raw";
 import { EDITORS, filled } from "./editor";
@@ -95,7 +95,7 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
 };
 
 export const OpenMenu = (): JSX.Element => {
-  const { state, status, say } = usePage();
+  const { state, status, say, refresh } = usePage();
   const all = [...opened(status), ...status.beside];
   return (
     <Menu text="Open…" title="Open another trace, choose suppressions and the editor">
@@ -130,7 +130,8 @@ export const OpenMenu = (): JSX.Element => {
                 if (!file) return;
                 const response = await fetch("api/suppressions", { method: "POST", body: await file.text(), headers: { "content-type": "text/plain" } });
                 const answer = (await response.json().catch(() => ({}))) as { error?: string; added?: number };
-                say(response.ok ? `${answer.added ?? 0} suppressions added.` : (answer.error ?? "heaptrack refused the file."));
+                say(response.ok ? `${several(answer.added ?? 0, "suppression")} added.` : (answer.error ?? "heaptrack refused the file."));
+                if (response.ok) refresh();
                 close();
               }}
             />

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { ask } from "../client";
 import { type Answered, useAnswer, useAsk } from "../store";
-import { usePage } from "./context";
+import { usePage, versionOf } from "./context";
 
 /** How many milliseconds a query must stay unchanged before a request that walks all events is sent. */
 const PATIENCE = 250;
@@ -23,11 +23,11 @@ export const useRaw = (view: string | undefined, query: string): Answered<Record
 
 /** Like `useRaw`, for several traces. The answers are in the order of `traces`. */
 export const useRaws = (view: string, query: string, traces: number[]): Answered<Record<string, unknown>[]> => {
-  const { state, ask: about } = usePage();
+  const { state, status } = usePage();
   const words = alone(query, state.domain);
-  const { version } = about;
-  const all = (): Promise<Record<string, unknown>[]> => Promise.all(traces.map((trace) => ask("raw", { view, trace, query: words, version, wait: true })));
-  return useAnswer(() => (traces.length === 0 ? undefined : all()), [view, words, version, traces.join()]);
+  const versions = traces.map((trace) => versionOf(status, trace));
+  const all = (): Promise<Record<string, unknown>[]> => Promise.all(traces.map((trace, index) => ask("raw", { view, trace, query: words, version: versions[index] ?? 0, wait: true })));
+  return useAnswer(() => (traces.length === 0 ? undefined : all()), [view, words, versions.join(), traces.join()]);
 };
 
 /** Like `useRaw`, but sends the request only after the query has not changed for `PATIENCE` milliseconds, so not while the user drags. */

@@ -30,10 +30,21 @@ const from = (): Source => {
 /** Returns the only part of a query that decides which stacks a trace has: the domain. */
 const domainOf = (words: URLSearchParams): string => (words.get("domain") === "custom" ? "domain=custom" : "");
 
-const stacksOf = (trace: number, domain: string, version: number): Promise<Stacks> =>
-  allStacks.get(`${trace} ${domain} ${version}`, async () => new Stacks((await from().get("stacks", trace, domain)) as unknown as StacksAnswer));
+/**
+ * The stacks of a trace that the costs are about. A live trace may have grown between the two answers. The number of a stack does not change, so stacks that were
+ * requested after the costs contain all of them.
+ */
+const stacksFor = async (costs: Promise<ProfileAnswer>, trace: number, domain: string, version: number): Promise<Stacks> => {
+  const name = `${trace} ${domain} ${version}`;
+  const make = async (): Promise<Stacks> => new Stacks((await from().get("stacks", trace, domain)) as unknown as StacksAnswer);
+  const [stacks, answer] = await Promise.all([allStacks.get(name, make), costs]);
+  const isThere = (stack: number): boolean => stack < stacks.count;
+  return columns(answer).stack.every(isThere) && (answer.base?.stack.every(isThere) ?? true) ? stacks : allStacks.again(name, make);
+};
 
-export const named = ({ trace, query, version }: Ask): string => `${trace} ${version} ${query}`;
+const columns = (answer: ProfileAnswer): Columns => (answer.profile ?? answer) as Columns;
+
+export const named = ({ trace, query, version, base }: Ask): string => `${trace} ${version} ${base} ${query}`;
 
 export const dataOf = (ask: Ask): Promise<Data> =>
   allData.get(named(ask), async () => {
@@ -42,38 +53,38 @@ export const dataOf = (ask: Ask): Promise<Data> =>
     const suppressed = words.get("suppressions") === "off" ? undefined : stacks.answer.stacks.suppressed;
     // A server has already applied `include` and `exclude`. For a report they are applied here.
     const keep = from().isReport ? stacks.matching(words.getAll("include"), words.getAll("exclude")) : undefined;
-    const profile = read(answer as ProfileAnswer, suppressed, keep);
+    const profile = read(answer, suppressed, keep);
     const how = words.get("normalise") as Normal | null;
-    return { stacks, answer: answer as ProfileAnswer, profile: how ? normalised(profile, how, answer as ProfileAnswer) : profile };
+    return { stacks, answer, profile: how ? normalised(profile, how, answer) : profile };
   });
 
-const one = (ask: Ask, words: URLSearchParams): Promise<[Stacks, Answer]> => Promise.all([stacksOf(ask.trace, domainOf(words), ask.version), from().get("profile", ask.trace, ask.query)]);
+const costsOf = (trace: number, query: string): Promise<ProfileAnswer> => from().get("profile", trace, query) as Promise<ProfileAnswer>;
+
+const one = (ask: Ask, words: URLSearchParams): Promise<[Stacks, ProfileAnswer]> => {
+  const costs = costsOf(ask.trace, ask.query);
+  return Promise.all([stacksFor(costs, ask.trace, domainOf(words), ask.version), costs]);
+};
 
 /** Requests stacks and costs of this trace and of the base, which is another trace, and joins them. */
-const both = async (ask: Ask, words: URLSearchParams): Promise<[Stacks, Answer]> => {
+const both = async (ask: Ask, words: URLSearchParams): Promise<[Stacks, ProfileAnswer]> => {
   const other = Number(words.get("compare"));
   const same = new URLSearchParams(words);
   for (const word of ["compare", "normalise"]) same.delete(word);
   const domain = domainOf(words);
-  await Promise.all([ready(ask.trace, domain), ready(other, domain)]);
-  const [stacks, base, now, before] = await Promise.all([
-    stacksOf(ask.trace, domain, ask.version),
-    stacksOf(other, domain, 0),
-    from().get("profile", ask.trace, same.toString()) as Promise<ProfileAnswer>,
-    from().get("profile", other, same.toString()) as Promise<ProfileAnswer>,
-  ]);
-  const columns = (answer: ProfileAnswer): Columns => (answer.profile ?? answer) as Columns;
+  const [, version] = await Promise.all([ready(ask.trace, domain), ready(other, domain)]);
+  const costs = [costsOf(ask.trace, same.toString()), costsOf(other, same.toString())] as const;
+  const [stacks, base, now, before] = await Promise.all([stacksFor(costs[0], ask.trace, domain, ask.version), stacksFor(costs[1], other, domain, version), ...costs]);
   const moved = { ...columns(before), stack: columns(before).stack.map((stack) => stack + stacks.count) } as Columns;
   return [new Stacks(join(stacks.answer, base.answer), stacks.answer.levels.function.length), { ...now, base: moved, base_range: before.range }];
 };
 
-/** Waits until a trace is loaded. The request for its status makes the server load it, if it was only found in the same folder. */
-const ready = async (trace: number, domain: string): Promise<void> => {
+/** Waits until a trace is loaded, and returns its version. The request for its status makes the server load it, if it was only found in the same folder. */
+const ready = async (trace: number, domain: string): Promise<number> => {
   for (;;) {
-    const status = (await from().get("status", trace, domain)) as { traces: ({ state: string; error: string | null } | null)[] };
+    const status = (await from().get("status", trace, domain)) as { traces: ({ state: string; error: string | null; version: number } | null)[] };
     const found = status.traces[trace];
     if (found?.state === "failed") throw new Refusal(found.error ?? "The trace to compare with cannot be read.");
-    if (found?.state === "ready" || found?.state === "live") return;
+    if (found?.state === "ready" || found?.state === "live") return found.version;
     if (!found) throw new Refusal("There is no such trace to compare with.");
     await new Promise((done) => setTimeout(done, 100));
   }

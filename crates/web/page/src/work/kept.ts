@@ -5,6 +5,11 @@ const MOST = 12;
 
 export class Kept<T> {
   private readonly map = new Map<string, Promise<T>>();
+  /** Replaces an answer that turned out to be too old. */
+  again(name: string, make: () => Promise<T>): Promise<T> {
+    this.map.delete(name);
+    return this.get(name, make);
+  }
   get(name: string, make: () => Promise<T>): Promise<T> {
     let found = this.map.get(name);
     if (found) this.map.delete(name);

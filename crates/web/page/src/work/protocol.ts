@@ -5,8 +5,11 @@ import type { Flame } from "./flame";
 import type { Level, Look } from "./stacks";
 import type { Direction, Sort } from "./tree";
 
-/** A trace and a query (state.ts), which decide the costs. `version` increases when the trace grows and when suppressions are added. */
-export type Ask = { trace: number; query: string; version: number };
+/**
+ * A trace and a query (state.ts), which decide the costs. `version` increases when the trace grows and when suppressions are added. `base` is the version of the
+ * trace that is compared with, or 0 if there is none.
+ */
+export type Ask = { trace: number; query: string; version: number; base: number };
 
 /** A level and its costs. */
 export type Row = { level: Level; key: number; sums: Float64Array; base: Float64Array | undefined; self?: Float64Array };

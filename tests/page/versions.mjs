@@ -1,0 +1,55 @@
+// What the page's worker computes while traces grow and get names, with answers that this file makes up. It needs no browser.
+import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
+import { check, equal } from "./harness.mjs";
+
+const page = new URL("../../crates/web/page/", import.meta.url);
+const { build } = createRequire(page)("esbuild");
+const contents = ["data"].map((name) => `export * as ${name} from "./work/${name}";`).join("\n");
+const { outputFiles } = await build({ stdin: { contents, resolveDir: fileURLToPath(new URL("src", page)) }, bundle: true, format: "esm", write: false });
+const { data } = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
+
+/** The `stacks` answer (docs/views.md) for stacks of these functions, outermost first. */
+const answerOf = (...lists) => {
+  const answer = { strings: ["/bin/app"], levels: { function: [], short: [], file: [], line: [], module: [], offset: [], class: [], inlined: [] }, nodes: { parent: [-1], level: [-1] }, stacks: { node: [], blamed: [] } };
+  for (const list of lists) {
+    let parent = 0;
+    for (const one of list) {
+      const name = answer.strings.push(one) - 1;
+      const level = answer.levels.function.push(name) - 1;
+      Object.entries({ short: name, file: null, line: null, module: 0, offset: level, class: "program", inlined: false }).forEach(([key, value]) => answer.levels[key].push(value));
+      answer.nodes.level.push(level);
+      parent = answer.nodes.parent.push(parent) - 1;
+    }
+    answer.stacks.node.push(parent);
+    answer.stacks.blamed.push(parent);
+  }
+  return answer;
+};
+
+await check("stacks and costs of a base that grows belong together", async () => {
+  const traces = [{ version: 1, lists: [["main", "now"]] }, { version: 1, lists: [["main", "first"]] }];
+  globalThis.fetch = async (address) => {
+    const url = new URL(address);
+    const { lists } = traces[Number(url.searchParams.get("trace"))];
+    const answers = {
+      status: () => ({ traces: traces.map(({ version }) => ({ state: "live", error: null, version })) }),
+      stacks: () => answerOf(...lists),
+      profile: () => ({ stack: [...lists.keys()], allocations: lists.map((_, index) => index + 1), live_bytes: lists.map(() => 0), totals: {}, range: { from_ns: 0, to_ns: 1 } }),
+    };
+    return { ok: true, json: async () => answers[url.pathname.slice("/api/".length)]() };
+  };
+  data.begin({ base: "http://none/" });
+  /** The innermost function of each stack of the base. */
+  const base = async (query, version, base) => {
+    const { stacks: all, profile: costs } = await data.dataOf({ trace: 0, query: `${query}compare=1`, version, base });
+    return [...costs.stack].filter((stack) => stack > 0).map((stack) => all.level(all.whole(stack)[0] ?? all.nothing).function);
+  };
+  equal(await base("", 1, 1), ["first"], "at first");
+  traces[1] = { version: 2, lists: [...traces[1].lists, ["main", "second"]] };
+  equal(await base("", 2, 2), ["first", "second"], "after a new version of both traces");
+  traces[1] = { version: 3, lists: [...traces[1].lists, ["main", "third"]] };
+  equal(await base("", 2, 3), ["first", "second", "third"], "after a new version of the base alone");
+  traces[1] = { version: 3, lists: [...traces[1].lists, ["main", "fourth"]] };
+  equal(await base("from=1&", 2, 3), ["first", "second", "third", "fourth"], "if the base has grown since the stacks were requested");
+});
