@@ -5,19 +5,19 @@ import { check, equal } from "./harness.mjs";
 
 const page = new URL("../../crates/web/page/", import.meta.url);
 const { build } = createRequire(page)("esbuild");
-const contents = ["data"].map((name) => `export * as ${name} from "./work/${name}";`).join("\n");
+const contents = ["stacks", "data"].map((name) => `export * as ${name} from "./work/${name}";`).join("\n");
 const { outputFiles } = await build({ stdin: { contents, resolveDir: fileURLToPath(new URL("src", page)) }, bundle: true, format: "esm", write: false });
-const { data } = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
+const { stacks, data } = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
 
-/** The `stacks` answer (docs/views.md) for stacks of these functions, outermost first. */
+/** The `stacks` answer (docs/views.md) for stacks of these functions, outermost first. A number stands for a frame without a name, at this offset. */
 const answerOf = (...lists) => {
   const answer = { strings: ["/bin/app"], levels: { function: [], short: [], file: [], line: [], module: [], offset: [], class: [], inlined: [] }, nodes: { parent: [-1], level: [-1] }, stacks: { node: [], blamed: [] } };
   for (const list of lists) {
     let parent = 0;
     for (const one of list) {
-      const name = answer.strings.push(one) - 1;
+      const name = typeof one === "number" ? null : answer.strings.push(one) - 1;
       const level = answer.levels.function.push(name) - 1;
-      Object.entries({ short: name, file: null, line: null, module: 0, offset: level, class: "program", inlined: false }).forEach(([key, value]) => answer.levels[key].push(value));
+      Object.entries({ short: name, file: null, line: null, module: 0, offset: typeof one === "number" ? one : level, class: "program", inlined: false }).forEach(([key, value]) => answer.levels[key].push(value));
       answer.nodes.level.push(level);
       parent = answer.nodes.parent.push(parent) - 1;
     }
@@ -26,6 +26,18 @@ const answerOf = (...lists) => {
   }
   return answer;
 };
+
+await check("a function has the same key after other frames got names", async () => {
+  const keys = (...lists) => {
+    const all = new stacks.Stacks(answerOf(...lists));
+    const { ofLevel } = all.keys("function");
+    return Object.fromEntries([...ofLevel.keys()].map((id) => [all.level(id).function, ofLevel[id]]));
+  };
+  const before = keys([1, "main"], [2, "main"], [3, "main"], ["parse"]);
+  const after = keys(["read", "inlined", "main"], ["read", "inlined", "main"], ["read", "main"], ["parse"]);
+  equal([after.main, after.parse], [before.main, before.parse], "keys");
+  equal(new Set(Object.values(after)).size, 5, "each function has a key of its own, and so has a stack without levels");
+});
 
 await check("stacks and costs of a base that grows belong together", async () => {
   const traces = [{ version: 1, lists: [["main", "now"]] }, { version: 1, lists: [["main", "first"]] }];

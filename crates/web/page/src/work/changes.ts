@@ -22,9 +22,9 @@ export const diff = async ({ asks, look, cost, normal }: Requests["diff"]["args"
     const totals = totalsOf(data);
     const per = unit(normal, totals.sums, data.answer.range, value(totals.sums, cost));
     const { names } = stacks.keys(look.merge);
-    const nameOf = runs.add(names);
+    const nameOf = runs.add(names.values());
     for (const entry of await functionsOf(ask, look)) {
-      const name = nameOf(names[entry.key] ?? "");
+      const name = nameOf(names.get(entry.key) ?? "");
       const now = value(entry.self.sums, cost) / per;
       const before = entry.self.base ? value(entry.self.base, cost) / per : 0;
       let change = known.get(name);
@@ -75,7 +75,7 @@ export const elsewhere = async ({ ask, look, cost, measures }: Requests["elsewhe
     const [first] = changes;
     if (!first || first.share === 0) continue;
     const row = { ...functionRow(stacks, entry), sums, base };
-    found.push({ level: stacks.shown(entry.level), name: stacks.keys(look.merge).names[entry.key] ?? "", row, measure: first.measure, before: first.pair[0], after: first.pair[1], share: first.share });
+    found.push({ level: stacks.shown(entry.level), name: stacks.keys(look.merge).names.get(entry.key) ?? "", row, measure: first.measure, before: first.pair[0], after: first.pair[1], share: first.share });
   }
   return found.sort((a, b) => b.share - a.share || (a.name < b.name ? -1 : 1)).slice(0, MOST);
 };

@@ -70,5 +70,5 @@ export const dearest = (profile: Profile, rows: ArrayLike<number>, cost: Cost): 
 
 export const ranked = (list: Blamed[], cost: Cost): Blamed[] => {
   const weight = (entry: Blamed): number => (entry.base ? Math.abs(value(entry.sums, cost) - value(entry.base, cost)) : value(entry.sums, cost));
-  return list.filter((entry) => weight(entry) > 0).sort((a, b) => weight(b) - weight(a) || a.key - b.key);
+  return list.filter((entry) => weight(entry) > 0).sort((a, b) => weight(b) - weight(a) || a.level - b.level);
 };

@@ -100,7 +100,7 @@ export class Runs {
   private readonly extra: Files = new Map();
 
   /** Adds the names of one run. Returns a function that maps each of these names to the name that all runs share. */
-  add(names: string[]): (name: string) => string {
+  add(names: Iterable<string>): (name: string) => string {
     const mine: Files = new Map();
     const split = (name: string): [string, string] | undefined => {
       const at = name.indexOf(ONLY_HERE);

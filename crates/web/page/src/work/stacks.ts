@@ -1,8 +1,9 @@
 // The stacks of a trace, and what makes two of their levels the same.
 //
 // Receives: the `stacks` answer (docs/views.md). Returns: for a `Look` (which levels are shown, what is merged), the path of every stack as a list of
-// keys, root first. Must hold: a key means the same for every query while the trace does not grow, so that expanded and zoomed parts stay so when
-// the range or a filter changes.
+// keys, root first. Must hold: a key is made from the name of a level and not from its index, because indexes change when a live trace gets new names.
+// So a key means the same for every query and every version of a trace, and expanded, zoomed and selected parts stay so. A part whose name changes is
+// no longer expanded.
 import { namelessIn, pairedNames } from "./pairing";
 
 export type StacksAnswer = {
@@ -47,12 +48,15 @@ export const functionName = ({ function: name, module }: Pick<Level, "function" 
 /** The paths of all stacks. That of stack s is `keys[start[s] .. start[s+1]]`, root first. `levels` has a level for each key. */
 export type Paths = { start: Uint32Array; keys: Uint32Array; levels: Uint32Array };
 
+/** `ofLevel` is the key of each level, `names` has the name of each key. */
+export type Keys = { names: Map<number, string>; ofLevel: Uint32Array };
+
 const NOTHING: Level = { function: null, short: null, file: null, line: null, module: null, offset: null, class: null, inlined: false };
 
 export class Stacks {
   readonly count: number;
   private readonly paths = new Map<string, Paths>();
-  private readonly keyOf = new Map<Merge, { ids: Map<string, number>; names: string[]; level: number[]; ofLevel: Uint32Array }>();
+  private readonly keyOf = new Map<Merge, Keys>();
   private depths: Uint32Array | undefined;
 
   private readonly paired: string[] | undefined;
@@ -113,22 +117,18 @@ export class Stacks {
     return list;
   }
 
-  /** The keys of all levels: `ofLevel` is the key of each level, `names` and `level` are the name and the first level of each key, `ids` is the key of each name. */
-  keys(merge: Merge): { names: string[]; level: number[]; ofLevel: Uint32Array; ids: Map<string, number> } {
+  keys(merge: Merge): Keys {
     const known = this.keyOf.get(merge);
     const count = this.nothing + 1;
     if (known && known.ofLevel.length === count) return known;
-    const fresh = { ids: new Map<string, number>(), names: [] as string[], level: [] as number[], ofLevel: new Uint32Array(count) };
+    const fresh: Keys = { names: new Map(), ofLevel: new Uint32Array(count) };
     for (let level = 0; level < count; level++) {
       const name = this.keyName(level, merge);
-      let id = fresh.ids.get(name);
-      if (id === undefined) {
-        id = fresh.names.length;
-        fresh.ids.set(name, id);
-        fresh.names.push(name);
-        fresh.level.push(level);
-      }
-      fresh.ofLevel[level] = id;
+      let key = hash(name);
+      // The key is taken if another name has the same hash. That is rare.
+      while ((fresh.names.get(key) ?? name) !== name) key = (key + 1) & LARGEST_KEY;
+      fresh.names.set(key, name);
+      fresh.ofLevel[level] = key;
     }
     this.keyOf.set(merge, fresh);
     return fresh;
@@ -233,6 +233,16 @@ export class Stacks {
     return result;
   }
 }
+
+/** V8 stores integers of up to 30 bits without an object for each. */
+const LARGEST_KEY = 2 ** 30 - 1;
+
+/** FNV-1a. */
+const hash = (name: string): number => {
+  let bits = 0x811c9dc5;
+  for (let place = 0; place < name.length; place++) bits = Math.imul(bits ^ name.charCodeAt(place), 0x01000193);
+  return bits & LARGEST_KEY;
+};
 
 export const keyName = (level: Level, merge: Merge): string => {
   const own = `${level.function ?? `+${level.offset ?? ""}`}\n${level.module ?? ""}`;

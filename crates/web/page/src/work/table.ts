@@ -30,7 +30,7 @@ export const functionTable = async ({ ask, look, sort, self, filter }: Requests[
       return side.base ? Math.abs(value(side.sums, cost) - value(side.base, cost)) : value(side.sums, cost);
     };
     const both = (entry: Function): number => value((self ? entry.inclusive : entry.self).sums, cost);
-    list.sort((a, b) => sign * (weight(a) - weight(b)) || both(b) - both(a) || a.key - b.key);
+    list.sort((a, b) => sign * (weight(a) - weight(b)) || both(b) - both(a) || a.level - b.level);
   }
   table = { functions: list, stacks };
   return { count: list.length, totals: totalsOf(data) };
@@ -55,7 +55,7 @@ export const around = async ({ ask, look, key, cost }: Requests["neighbours"]["a
   if (!subject) return undefined;
   const found = neighbours(profile, stacks.look(look), key, (id) => stacks.level(id));
   const order = (list: Function[]): Row[] =>
-    list.sort((a, b) => value(b.inclusive.sums, cost) - value(a.inclusive.sums, cost) || a.key - b.key).map((entry) => functionRow(stacks, entry));
+    list.sort((a, b) => value(b.inclusive.sums, cost) - value(a.inclusive.sums, cost) || a.level - b.level).map((entry) => functionRow(stacks, entry));
   const lines = found.lines.sort((a, b) => value(b.inclusive.sums, cost) - value(a.inclusive.sums, cost) || a.line - b.line);
   return {
     subject: functionRow(stacks, subject),

@@ -117,11 +117,11 @@ export class Tree {
     }
     const of = (node: Node): number => value(node.sums, cost) - (node.base ? value(node.base, cost) : 0);
     const weight = (node: Node): number => (node.base ? Math.abs(of(node)) : of(node));
-    nodes.sort((a, b) => sign * (weight(a) - weight(b)) || value(b.sums, "allocations") - value(a.sums, "allocations") || a.key - b.key);
+    nodes.sort((a, b) => sign * (weight(a) - weight(b)) || value(b.sums, "allocations") - value(a.sums, "allocations") || a.level - b.level);
   }
 }
 
-/** The path of a node: its keys from the root, base 36. It stays the same when costs change. */
+/** The path of a node: its keys from the root, base 36. It stays the same when costs change and when the trace grows. */
 export const pathOf = (node: Node): string => {
   const keys: string[] = [];
   for (let at: Node | undefined = node; at && at.depth > 0; at = at.parent) keys.push(at.key.toString(36));

@@ -10,7 +10,7 @@ import { type Direction, type Node, type Sort, Tree, expandAll, expandChain, exp
 /** The most visible rows of a tree. */
 const MOST_ROWS = 500_000;
 
-// The tree that is shown for each direction, and the expanded nodes of each trace, direction and look. Nodes stay expanded when the costs change.
+// The tree that is shown for each direction, and the expanded nodes of each trace, direction and look. Nodes stay expanded when the costs change and when the trace grows.
 type Shown = { tree: Tree; name: string; sort: Sort; stacks: Stacks; nodes: Node[]; indents: number[]; paths: string[] };
 const shown = new Map<Direction, Shown>();
 const expanded = new Map<string, Set<string>>();
