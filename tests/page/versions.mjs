@@ -5,9 +5,9 @@ import { check, equal } from "./harness.mjs";
 
 const page = new URL("../../crates/web/page/", import.meta.url);
 const { build } = createRequire(page)("esbuild");
-const contents = ["stacks", "data"].map((name) => `export * as ${name} from "./work/${name}";`).join("\n");
+const contents = ["stacks", "data", "profile", "tree", "flame"].map((name) => `export * as ${name} from "./work/${name}";`).join("\n");
 const { outputFiles } = await build({ stdin: { contents, resolveDir: fileURLToPath(new URL("src", page)) }, bundle: true, format: "esm", write: false });
-const { stacks, data } = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
+const { stacks, data, profile, tree, flame } = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
 
 /** The `stacks` answer (docs/views.md) for stacks of these functions, outermost first. A number stands for a frame without a name, at this offset. */
 const answerOf = (...lists) => {
@@ -64,4 +64,14 @@ await check("stacks and costs of a base that grows belong together", async () =>
   equal(await base("", 2, 3), ["first", "second", "third"], "after a new version of the base alone");
   traces[1] = { version: 3, lists: [...traces[1].lists, ["main", "fourth"]] };
   equal(await base("from=1&", 2, 3), ["first", "second", "third", "fourth"], "if the base has grown since the stacks were requested");
+});
+
+await check("a flame graph tells small boxes from those that are too many", async () => {
+  const count = 20;
+  const numbers = Array.from({ length: count }, (_, index) => index);
+  // Each stack has two levels of its own. The last one has a cost that is below the threshold.
+  const paths = { start: Uint32Array.from({ length: count + 1 }, (_, stack) => stack * 2), keys: Uint32Array.from({ length: count * 2 }, (_, place) => place), levels: new Uint32Array(count * 2) };
+  const costs = profile.read({ stack: numbers, allocations: numbers.map((stack) => (stack + 1 === count ? 1 : 10)), totals: {} });
+  const { cut } = flame.flame(new tree.Tree(costs, paths, "top-down", String), "allocations", 2 / (count * 10), 15);
+  equal(cut, { small: 1, beyond: count - 1 }, "boxes");
 });

@@ -6,6 +6,7 @@ import { COSTS, type Cost, FLAMES, type Mode, drawable, name } from "../costs";
 import { labelOf, where } from "../names";
 import { change, useAsk } from "../store";
 import { exact, percent, show, signed } from "../units";
+import { MOST } from "../work/flame";
 import type { FlameAnswer, Row } from "../work/protocol";
 import { usePage } from "./context";
 import { nameKey } from "./figures";
@@ -78,9 +79,20 @@ export const FlameView = (): JSX.Element => {
             </span>
           ))
         )}
-        {answer.value && answer.value.flame.cut > 0 && <span class="legend-entry hint" data-label="">{exact(answer.value.flame.cut)} {answer.value.flame.cut === 1 ? "box" : "boxes"} under {state.threshold} % hidden</span>}
+        {answer.value && <Hidden {...answer.value.flame.cut} threshold={state.threshold} />}
       </div>
     </section>
+  );
+};
+
+/** Says how many boxes were left out, and why. */
+const Hidden = ({ small, beyond, threshold }: { small: number; beyond: number; threshold: number }): JSX.Element => {
+  const boxes = (count: number): string => `${exact(count)} ${count === 1 ? "box" : "boxes"}`;
+  return (
+    <>
+      {small > 0 && <span class="legend-entry hint" data-label="">{boxes(small)} under {threshold} % hidden</span>}
+      {beyond > 0 && <span class="legend-entry hint" data-label="">{boxes(beyond)} hidden, because about {exact(MOST)} are drawn at most</span>}
+    </>
   );
 };
 

@@ -18,8 +18,8 @@ export type Flame = {
   value: Float64Array;
   base: Float64Array | undefined;
   deepest: number;
-  /** The number of boxes that were left out because they are below the threshold or because there are `MOST` boxes already. Their descendants are not counted. */
-  cut: number;
+  /** The number of boxes that were left out because they are below the threshold (`small`), and because there are enough boxes already (`beyond`). Their descendants are not counted. */
+  cut: { small: number; beyond: number };
 };
 
 type Box = { node: Node; from: number; parent: number };
@@ -27,12 +27,12 @@ type Box = { node: Node; from: number; parent: number };
 /** About the most boxes of a flame graph. */
 export const MOST = 400_000;
 
-export const flame = (tree: Tree, cost: Cost, threshold: number): Flame => {
+export const flame = (tree: Tree, cost: Cost, threshold: number, most = MOST): Flame => {
   const weight = weights(tree, cost);
   const all = weight(tree.root);
   const least = all * threshold;
   const boxes: { node: Node; from: number; to: number; parent: number }[] = [];
-  let cut = 0;
+  const cut = { small: 0, beyond: 0 };
   const open: Box[] = [{ node: tree.root, from: 0, parent: -1 }];
   const sort = { cost, ascending: false };
   for (let next = open.pop(); next; next = open.pop()) {
@@ -41,9 +41,9 @@ export const flame = (tree: Tree, cost: Cost, threshold: number): Flame => {
     boxes.push({ node: next.node, from: next.from, to: next.from + width, parent: next.parent });
     const children = tree.children(next.node, sort).filter((child) => weight(child) > 0);
     const shown = children.filter((child) => weight(child) >= least);
-    cut += children.length - shown.length;
-    if (boxes.length + open.length > MOST) {
-      cut += shown.length;
+    cut.small += children.length - shown.length;
+    if (boxes.length + open.length > most) {
+      cut.beyond += shown.length;
       continue;
     }
     const order = tree.profile.base ? shown.sort((a, b) => weight(b) - weight(a)) : shown;
@@ -106,7 +106,7 @@ const weights = (tree: Tree, cost: Cost): ((node: Node) => number) => {
   };
 };
 
-const columns = (tree: Tree, boxes: { node: Node; from: number; to: number; parent: number }[], cost: Cost, cut: number): Flame => {
+const columns = (tree: Tree, boxes: { node: Node; from: number; to: number; parent: number }[], cost: Cost, cut: Flame["cut"]): Flame => {
   const count = boxes.length;
   const result: Flame = {
     count,
