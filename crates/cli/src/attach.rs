@@ -1,9 +1,8 @@
 //! `heaptrack -p PID`: records a running program, from the first look at it to the detach.
 //!
 //! Receives: a pid. Returns: a trace and exit code 0, or 1 if the trace was cut or failed. If the process cannot be
-//! attached to: one sentence and exit code 3. Wrong usage, also a wrong place for the trace: exit
-//! code 2. A build with the feature `checks` returns 70 if
-//! a check failed. Must hold: the program keeps running, whatever happens to us. Its code is restored at Ctrl-C,
+//! attached to: one sentence and exit code 3. Wrong usage, also a wrong place for the trace: exit code 2. A build with
+//! the feature `checks` returns 70 if a check failed. Must hold: the program keeps running, whatever happens to us. Its code is restored at Ctrl-C,
 //! SIGTERM and the end of the given time. No trace is left unless recording began.
 use crate::library;
 use crate::naming_thread::Names;
