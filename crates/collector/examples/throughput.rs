@@ -1,9 +1,9 @@
 //! Measures how many nanoseconds of CPU time the collector's two threads spend on an event: `throughput [EVENTS]
 //! [THREADS] [LIVE] [SINK] [FILE]`.
-//! LIVE is the number of addresses that a thread uses; 0 repeats the same four calls.
+//! LIVE is the number of addresses that a thread uses; 0 repeats the same four calls, which SINK = 2 cannot do.
 //! SINK = 0 writes a trace, 1 keeps live numbers; 2 keeps live numbers, and every allocation has a new stack of 8
 //! frames. If FILE is given, the trace is kept there, for tests that need a very large one.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #[path = "../tests/target/mod.rs"]
 mod target;
 
@@ -75,6 +75,10 @@ fn main() {
     let (events, threads, live) =
         (numbers.next().unwrap_or(50_000_000), numbers.next().unwrap_or(1), numbers.next().unwrap_or(1000));
     let sink = numbers.next().unwrap_or(0);
+    if (live, sink) == (0, 2) {
+        eprintln!("throughput: SINK = 2 needs a LIVE of at least 1");
+        std::process::exit(2);
+    }
     let kept = std::env::args().nth(5).map(std::path::PathBuf::from);
     let path = std::env::temp_dir().join(format!("throughput.{}.htz", std::process::id()));
     let path = kept.clone().unwrap_or(path);
