@@ -101,12 +101,13 @@ fn hostile_words_are_harmless() {
     let end = Instant::now() + Duration::from_secs(number("HEAPTRACK_FUZZ_SECONDS").unwrap_or(2));
     let mut rng = Rng(clock);
     let mut rounds = 0u64;
-    eprintln!("first seed {clock}");
+    let mut seed = clock;
+    eprintln!("first round: HEAPTRACK_FUZZ_SEED={seed}");
     while Instant::now() < end {
-        let seed = rng.next();
         let result = std::panic::catch_unwind(|| round(seed));
         assert!(result.is_ok(), "HEAPTRACK_FUZZ_SEED={seed}");
         rounds += 1;
+        seed = rng.next();
     }
     eprintln!("{rounds} rounds");
 }

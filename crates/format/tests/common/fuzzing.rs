@@ -8,7 +8,8 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Runs rounds with random seeds for `HEAPTRACK_FUZZ_SECONDS`, or for `seconds` if that is not set.
-/// `HEAPTRACK_FUZZ_SEED` is the seed of a round that runs first. A round that panics fails the test with its seed.
+/// `HEAPTRACK_FUZZ_SEED` is the seed of a round that runs first. A round that panics fails the test with its seed. The
+/// seed of the first round is printed before it, because a round that hangs or aborts cannot print its own.
 pub fn fuzz(seconds: u64, round: impl Fn(u64) + RefUnwindSafe) {
     if let Some(seed) = number("HEAPTRACK_FUZZ_SEED") {
         round(seed);
@@ -16,11 +17,12 @@ pub fn fuzz(seconds: u64, round: impl Fn(u64) + RefUnwindSafe) {
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
     let end = Instant::now() + Duration::from_secs(number("HEAPTRACK_FUZZ_SECONDS").unwrap_or(seconds));
     let (mut rng, mut rounds) = (Rng::with_seed(clock), 0u64);
-    eprintln!("first seed {clock}");
+    let mut seed = clock;
+    eprintln!("first round: HEAPTRACK_FUZZ_SEED={seed}");
     while Instant::now() < end {
-        let seed = rng.u64(..);
         assert!(std::panic::catch_unwind(|| round(seed)).is_ok(), "HEAPTRACK_FUZZ_SEED={seed}");
         rounds += 1;
+        seed = rng.u64(..);
     }
     eprintln!("{rounds} rounds");
 }
