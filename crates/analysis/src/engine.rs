@@ -193,16 +193,25 @@ impl Engine {
         }
     }
 
-    /// All that is known of the whole session, except own peaks and lifetimes, for which you need a profile. With an
-    /// index, the report has no sites.
-    pub fn into_report(self) -> Report {
+    /// All that is known of the whole session, except own peaks and lifetimes, for which you need a profile. Returns
+    /// `None` with an index, which does not have the kept blocks of each site.
+    pub fn into_report(self) -> Option<Report> {
+        (!self.counter.is_indexed()).then(|| self.report_without_index())
+    }
+
+    /// As `into_report`, for an engine that was made by `Engine::new`.
+    pub(crate) fn report_without_index(self) -> Report {
         let totals = self.totals();
         let faults = self.faults();
-        let profile = self.whole_profile();
-        let sites = profile.iter().flat_map(|profile| &profile.stacks);
-        let sites =
-            sites.map(|(site, costs)| SiteCosts { stack: self.definitions.stack_of(*site), costs: *costs }).collect();
+        let sites = self.whole_sites().map(|(site, costs)| SiteCosts { stack: self.definitions.stack_of(site), costs });
+        let sites = sites.collect();
         Report { definitions: self.definitions, totals, faults, sites }
+    }
+
+    /// The sites that allocated, and what they cost.
+    fn whole_sites(&self) -> impl Iterator<Item = (u32, Costs)> + use<> {
+        let numbered = self.whole_costs().into_iter().zip(0u32..);
+        numbered.filter(|(costs, _)| costs.allocations > 0).map(|(costs, site)| (site, costs))
     }
 
     /// The whole session without another walk, with own peaks and lifetimes of 0. Returns `None` with an index, whose
@@ -211,9 +220,7 @@ impl Engine {
         if self.counter.is_indexed() {
             return None;
         }
-        let numbered = self.whole_costs().into_iter().zip(0u32..);
-        let stacks = numbered.filter(|(costs, _)| costs.allocations > 0).map(|(costs, site)| (site, costs)).collect();
-        Some(Profile::new(self.range(&Query::default()), stacks, self.whole_peak().time_ns))
+        Some(Profile::new(self.range(&Query::default()), self.whole_sites().collect(), self.whole_peak().time_ns))
     }
 
     pub(crate) fn moment(&self, when: When) -> Moment {

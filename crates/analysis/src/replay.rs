@@ -17,6 +17,6 @@ impl Replay {
     }
 
     pub fn finish(self) -> Report {
-        self.0.into_report()
+        self.0.report_without_index()
     }
 }

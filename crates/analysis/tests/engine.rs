@@ -100,3 +100,12 @@ fn blocks_that_are_gone_are_told() {
     let engine = engine(Engine::new(), &trace);
     assert!(engine.profile(&mut BlocksInMemory::default(), &Query::default()).is_err());
 }
+
+/// An index lacks the kept blocks of each site, so a report from it would be incomplete.
+#[test]
+fn there_is_no_report_without_sites() {
+    let trace = random_trace(&mut Rng::with_seed(1), 300);
+    let report = engine(Engine::new(), &trace).into_report().unwrap();
+    assert!(report.totals.allocations > 0 && !report.sites.is_empty());
+    assert!(engine(Engine::indexed(), &trace).into_report().is_none());
+}

@@ -8,6 +8,7 @@ use crate::support;
 use crate::trouble::{counted, unreadable};
 use crate::wrong_usage::Wrong;
 use analysis::{Costs, Report};
+use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
 use export::{folded, heaptrack, massif, svg};
 use format::{Domain, Source};
@@ -179,7 +180,8 @@ const fn domain(options: &Export) -> Domain {
 /// Counts the trace. Known leaks do not count as leaked, as in `print`.
 fn without_known(options: &Export, file: TraceFile) -> anyhow::Result<(Report, TraceFile)> {
     let trace = OpenOptions::new().domain(domain(options)).open_file(file, |_, _| ());
-    let (mut report, file) = trace.map_err(|error| unreadable(&options.file, &error))?.into_report();
+    let trace = trace.map_err(|error| unreadable(&options.file, &error))?;
+    let (mut report, file) = trace.into_report().context("the trace was opened with an index")?;
     if !options.known.no_suppressions {
         let known = options.known.load(&report.suppressions)?;
         report.suppress(known);

@@ -203,9 +203,9 @@ impl OpenTrace {
     }
 
     /// The costs of the whole session by stack, which need no second pass, and the file, for callers that also want its
-    /// events. The report of a trace that was opened with [`OpenOptions::indexed`] has no costs by stack.
-    pub fn into_report(self) -> (Report, TraceFile) {
-        (self.engine.into_report(), self.file)
+    /// events. Returns `None` for a trace that was opened with [`OpenOptions::indexed`]: ask it for a profile.
+    pub fn into_report(self) -> Option<(Report, TraceFile)> {
+        Some((self.engine.into_report()?, self.file))
     }
 
     /// Reads the blocks that were written since the last read. Does nothing if the trace is not live.
