@@ -42,6 +42,8 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("attach_pointers", "attach_pointers.c", SHORT_LAZY, &["libshort.so"]),
     ("attach_short_program", "libshort.c", &["-DPROGRAM"], &[]),
     ("attach_short_static", "libshort.c", &["-static", "-DPROGRAM"], &[]),
+    ("attach_sized_static", "libshort.c", &["-O2", "-static", "-DPROGRAM", "-DSIZED"], &[]),
+    ("attach_alias_static", "libshort.c", &["-O2", "-static", "-DPROGRAM", "-DALIAS"], &[]),
     ("attach_phases_asan", "attach_phases.c", &["-fsanitize=address"], &[]),
     ("libwrap.so", "libwrap.c", &["-O2", "-shared", "-fPIC"], &[]),
     ("attach_phases_wrap", "attach_phases.c", WRAP, &["libwrap.so"]),

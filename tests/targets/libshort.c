@@ -1,6 +1,8 @@
 /* A small allocator whose entry points cannot be replaced by a jump. free is two bytes long with other code after
  * it, calloc begins with a call, and malloc has a loop into its own first instructions. The other functions are as
- * compilers make them. With -DPROGRAM it is a program of its own, which prints "ready" and waits to be killed. */
+ * compilers make them. With -DPROGRAM it is a program of its own, which prints "ready" and waits to be killed. With
+ * -DSIZED, malloc can be replaced, and so can sdallocx, a second function that frees. With -DALIAS, there are je_malloc and
+ * je_free as well, which can be replaced. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -66,6 +68,18 @@ __attribute__((visibility("hidden"))) void *short_calloc(size_t count, size_t si
     return block ? memset(block, 0, total) : NULL;
 }
 
+#ifdef SIZED
+void sdallocx(void *block, size_t size, int flags) {
+    (void)size;
+    (void)flags;
+    give(block);
+}
+#endif
+#ifdef ALIAS
+void *je_malloc(size_t size) { return take(16, size); }
+void je_free(void *block) { give(block); }
+#endif
+
 __asm__(".text\n"
         ".globl malloc, free, calloc\n"
         ".type malloc, @function\n"
@@ -76,9 +90,13 @@ __asm__(".text\n"
         "calloc: call 2f\n"
         ".size calloc, . - calloc\n"
         "malloc: xorl %eax, %eax\n"
+#ifdef SIZED
+        "addl $3, %eax\n"
+#else
         "0: incl %eax\n"
         "cmpl $3, %eax\n"
         "jne 0b\n"
+#endif
         "jmp short_malloc\n"
         ".size malloc, . - malloc\n"
         "1: jmp short_free\n"

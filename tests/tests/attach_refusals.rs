@@ -144,6 +144,23 @@ fn an_allocator_that_cannot_be_patched() {
     assert!(target.is_alive());
 }
 
+/// Without free, every block would look leaked. That another function of the file frees too does not help.
+#[test]
+fn an_allocator_of_which_only_a_second_name_can_be_patched() {
+    let refusals = [
+        ("attach_sized_static", "free", "it is too short"),
+        ("attach_alias_static", "malloc", "it jumps into its own first instructions"),
+    ];
+    for (name, function, why) in refusals {
+        let mut target = Target::start(name, &[]);
+        assert_eq!(target.line(), "ready");
+        let path = process::executable(target.pid).unwrap();
+        let sentence = format!("{function} of {} cannot be patched: {why}, and no module imports it", path.display());
+        assert_refused(target.pid, &sentence);
+        assert!(target.is_alive());
+    }
+}
+
 #[test]
 fn pure_go() {
     let folder = Folder::new();

@@ -21,7 +21,7 @@ pub struct Candidate {
     /// Its first instructions, or why they cannot be displaced.
     pub site: Result<Site, &'static str>,
     /// The target, if the function is only a jump.
-    forwards_to: Option<u64>,
+    pub forwards_to: Option<u64>,
     /// The targets of its direct calls and jumps outside of itself.
     leads_to: Vec<u64>,
 }
@@ -43,9 +43,12 @@ impl<'a> Look<'a> {
             !function.is_local || object.is_program && (is_static || hooked_functions::has_prefix(&function.name))
         };
         let mut candidates: Vec<Candidate> = Vec::new();
-        // Names without a prefix come first, because they take precedence if a function has two names.
+        // If a function has several names, the first one counts: malloc and free, then names without a prefix.
         let mut functions: Vec<&Function> = symbols.functions.iter().filter(usable).collect();
-        functions.sort_by_key(|function| hooked_functions::has_prefix(&function.name));
+        functions.sort_by_key(|function| {
+            let name = function.name.as_str();
+            (!matches!(name, "malloc" | "free"), hooked_functions::has_prefix(name))
+        });
         if !functions.iter().any(|function| is_allocator(function)) {
             functions.clear();
         }

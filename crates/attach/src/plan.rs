@@ -2,8 +2,8 @@
 //!
 //! Receives: the target's files. Returns: the functions to hook, with the code that is displaced. Must hold: the plan
 //! is made while the target runs, so every byte is compared again before it is changed. A function that cannot be
-//! hooked is left out and named in a note. If no malloc or no freeing function of a module can be hooked, nothing of
-//! that module is hooked.
+//! hooked is left out and named in a note. If malloc or free of a module cannot be hooked, nothing of that module is
+//! hooked: without one of them, every block would be missing or look leaked.
 use crate::candidates::{Candidate, Look, drop_forwarders, drop_passed_on};
 use crate::code::Site;
 use crate::error::Refusal;
@@ -16,6 +16,7 @@ use crate::memory::Memory;
 use crate::process::Process;
 use crate::unwind::UnwindTable;
 use capture::entry::{INTERNAL, Range, Shim};
+use capture::hooks::without_prefix;
 
 /// One function that will be hooked.
 #[derive(Clone, Debug)]
@@ -124,11 +125,12 @@ impl Plan {
     fn add(&mut self, look: Look<'_>, is_only: bool, maps: &Maps, memory: &Memory) -> Result<(), Refusal> {
         let Look { object, symbols, mut candidates } = look;
         let is_glibc = object.name() == "libc.so.6" || object.name().starts_with("libc-2.");
-        let failed = self.drop_unreachable(object, &mut candidates);
+        if let Some((function, why)) = self.drop_unreachable(object, &mut candidates) {
+            return Err(Refusal::NotPatchable { function, module: object.path.clone(), why });
+        }
         let has = |wanted: fn(&Candidate) -> bool| candidates.iter().any(wanted);
         if !has(|candidate| candidate.wanted.is_malloc) || !has(|candidate| candidate.wanted.is_free) {
-            let Some((function, why)) = failed else { return Ok(()) };
-            return Err(Refusal::NotPatchable { function, module: object.path.clone(), why });
+            return Ok(());
         }
         drop_forwarders(&mut candidates);
         self.notes.extend(note_imports(object, &candidates));
@@ -163,11 +165,14 @@ impl Plan {
         Ok(())
     }
 
-    /// Removes functions that can neither be patched nor hooked through imports, and adds notes about them. There is no
-    /// note about malloc and free. If one of them is removed, its name is returned, with the reason; if both are, that
-    /// of malloc.
+    /// Removes functions that can neither be patched nor hooked through imports, and adds notes about them. If a
+    /// function that programs call for every block is among them, adds no note: returns its name and the reason.
     fn drop_unreachable(&mut self, object: &Object, candidates: &mut Vec<Candidate>) -> Option<(String, &'static str)> {
+        let names: Vec<String> = candidates.iter().map(|candidate| candidate.function.name.clone()).collect();
+        let patched = candidates.iter().filter(|candidate| candidate.site.is_ok());
+        let patched: Vec<u64> = patched.map(|candidate| candidate.function.at).collect();
         let mut failed = None;
+        let mut notes = Vec::new();
         candidates.retain(|candidate| {
             let Err(why) = candidate.site else { return true };
             let function = &candidate.function;
@@ -175,15 +180,30 @@ impl Plan {
             if !object.is_program && self.imports.iter().any(|import| import.function == function.at) {
                 return true;
             }
-            if candidate.wanted.is_malloc || function.name == "free" && failed.is_none() {
-                failed = Some((function.name.clone(), why));
-            } else if function.name != "free" {
-                self.notes.push(format!("{} of {} is not recorded: {why}", function.name, object.name()));
+            if candidate.forwards_to.is_some_and(|to| patched.contains(&to)) {
+                // It only jumps to a function that is patched, whose hook sees all of its calls.
+            } else if is_for_every_block(&function.name, &names) {
+                if failed.is_none() || candidate.wanted.is_malloc {
+                    failed = Some((function.name.clone(), why));
+                }
+            } else {
+                notes.push(format!("{} of {} is not recorded: {why}", function.name, object.name()));
             }
             false
         });
+        if failed.is_none() {
+            self.notes.extend(notes);
+        }
         failed
     }
+}
+
+/// Returns true for malloc and free, the functions that programs call for every block. `names` are those of the file's
+/// functions. A name with an allocator's prefix counts only if the file does not have it without the prefix: programs
+/// use the plain name then.
+fn is_for_every_block(name: &str, names: &[String]) -> bool {
+    let plain = without_prefix(name);
+    matches!(plain, "malloc" | "free") && (name == plain || !names.iter().any(|other| other == plain))
 }
 
 /// Returns a note for the user about functions that are hooked through imports, if there are any.
@@ -248,4 +268,23 @@ fn internal_frees(
         internal.iter_mut().zip(found).for_each(|(place, at)| *place = at);
     }
     internal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malloc_and_free_are_called_for_every_block() {
+        let is_needed = |name: &str, names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            is_for_every_block(name, &names)
+        };
+        let both = ["malloc", "free", "cfree", "sdallocx", "je_malloc", "je_free"];
+        assert!(is_needed("malloc", &both) && is_needed("free", &both));
+        assert!(["je_malloc", "je_free", "cfree", "sdallocx"].iter().all(|name| !is_needed(name, &both)));
+        let own = ["je_malloc", "je_free", "je_sdallocx", "je_calloc"];
+        assert!(is_needed("je_malloc", &own) && is_needed("je_free", &own));
+        assert!(!is_needed("je_sdallocx", &own) && !is_needed("je_calloc", &own));
+    }
 }
