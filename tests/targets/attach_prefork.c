@@ -1,6 +1,6 @@
 /* A server with workers. Keeps 10 bytes. For a line "N" on stdin it forks N workers, of which every second one forks another, and
  * prints the pids of all these workers in one line. Workers allocate and free blocks of 7001 bytes until they are killed. Without an
- * argument a worker dies with its parent. */
+ * argument a worker dies with its parent. With a second argument only root can read the memory of workers. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 #include "say.h"
 
-static void work(int dies) {
-    if (dies) prctl(PR_SET_PDEATHSIG, SIGKILL);
+static void work(int arguments) {
+    if (arguments == 1) prctl(PR_SET_PDEATHSIG, SIGKILL);
     /* The test reads the output to its end, so a worker must not keep it open. */
     close(1);
     close(2);
@@ -38,9 +38,10 @@ int main(int argc, char **argv) {
             if (fork() != 0) continue;
             pid_t inner = i % 2 ? fork() : -1;
             pid_t self = getpid();
+            if (argc > 2) prctl(PR_SET_DUMPABLE, 0);
             if (write(pipes[1], &self, sizeof self) != sizeof self) _exit(1);
             (void)inner;
-            work(argc == 1);
+            work(argc);
         }
         char text[1024] = "";
         for (int i = 0; i < total; i++) {

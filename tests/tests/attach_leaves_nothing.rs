@@ -1,8 +1,11 @@
 //! In whatever state a program is, attach and detach succeed or report why not. They leave no patch, shared memory or
 //! descriptor in any process; only dormant code stays mapped.
 use heaptrack_tests::attach::{Session, Target, assert_detaches, cycle};
+use heaptrack_tests::folder::copy_program;
+use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, scale};
+use std::process::{Command, Stdio};
 
 /// The number of mappings of heaptrack's shared memory.
 fn shared(target: &Target) -> usize {
@@ -155,5 +158,76 @@ fn workers_whose_parent_has_ended() {
         assert_eq!(worker.code().len(), code.len());
         assert_eq!(worker.code(), code, "{}: {}", worker.pid, ended.text);
         assert_eq!(shared(worker), 0);
+    }
+}
+
+/// A recorder that fails after the target has made the shared memory.
+#[test]
+fn an_attach_that_fails_late() {
+    let mut target = Target::start("attach_phases", &["1"]);
+    assert_eq!(target.tell("1"), "done 1");
+    let code = target.code();
+    let pid = target.pid.to_string();
+    let folder = Folder::new();
+    // heaptrace cannot make its own shared memory.
+    let mut heaptrace = Command::new("strace");
+    heaptrace.args(["-qq", "-e", "trace=memfd_create", "-e", "inject=memfd_create:error=ENFILE", "-o"]);
+    heaptrace.arg(folder.join("calls")).arg(heaptrack_tests::run::heaptrack()).args(["heaptrace", "-p", &pid]);
+    // heaptrack has patched the program, and then finds a file where the folder of its trace should be.
+    std::fs::write(folder.join(&pid), "").unwrap();
+    let mut heaptrack = heaptrack_tests::attach::command(&["attach", &pid, "--duration", "1s", "-o"]);
+    heaptrack.arg(folder.join("%p/trace"));
+    for (mut command, sentence) in [(heaptrace, "Too many open files"), (heaptrack, "exists")] {
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{text}");
+        assert!(text.contains(sentence), "{text}");
+        assert_eq!(shared(&target), 0, "{text}");
+        assert_eq!(target.code(), code, "{text}");
+        assert_eq!(target.tell("1"), "done 1");
+    }
+    assert_eq!(target.finish().0, 0);
+}
+
+/// Children that have become unreadable for the user who records. Root can restore them.
+#[test]
+fn workers_that_hide_their_memory() {
+    let folder = Folder::new();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let (own, program) = (folder.join("heaptrack"), folder.join("attach_prefork"));
+    copy_program(heaptrack_tests::run::heaptrack(), &own);
+    copy_program(heaptrack_tests::targets::target("attach_prefork"), &program);
+    let nobody = |path: &std::path::Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(path);
+        command
+    };
+    let mut server = Target::spawn(nobody(&program).arg("orphans").arg("hidden"));
+    assert_eq!(server.tell("0"), "");
+    let code = server.code();
+    let pid = server.pid.to_string();
+    let text = folder.join("text");
+    let mut command = nobody(&own);
+    command.args(["attach", &pid, "--no-symbols", "-o"]).arg(folder.join("trace"));
+    let mut recorder = command.stderr(std::fs::File::create(&text).unwrap()).spawn().unwrap();
+    let said = || std::fs::read_to_string(&text).unwrap();
+    wait_for("the attach", || said().contains("attached to").then_some(()));
+    let workers: Vec<Target> = pids(&server.tell("2")).into_iter().map(Target::of).collect();
+    assert_eq!(workers.len(), 3);
+    signal("INT", &[recorder.id()]);
+    assert!(recorder.wait().unwrap().success());
+    for worker in &workers {
+        let pid = worker.pid;
+        let sentence = format!(
+            "heaptrack: child {pid} may have been forked meanwhile, and may still have hooks that do nothing: no permission to trace \
+             process {pid}: run heaptrack as root"
+        );
+        assert!(said().contains(&sentence), "{}", said());
+        assert!(said().contains(&format!("then `heaptrack detach {pid}` puts it back")), "{}", said());
+        assert_ne!(worker.code(), code, "the precondition of this test does not hold");
+    }
+    for worker in &workers {
+        assert_detaches(worker.pid);
+        assert_eq!((worker.code(), shared(worker)), (code.clone(), 0));
     }
 }

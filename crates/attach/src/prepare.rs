@@ -18,9 +18,10 @@ use crate::process::Process;
 use crate::ptrace::{self, Tid};
 use crate::ready::{self, Written};
 use crate::remote::{Gadgets, Remote};
+use crate::repair::{self, Undo};
 use crate::slots::{self, PAD, SLOT};
 use crate::world::{self, World};
-use crate::{CHANNEL_NAME, frame, repair};
+use crate::{CHANNEL_NAME, frame};
 use capture::core::WRITER_MEMORY;
 use capture::entry::Range;
 use channel::Geometry;
@@ -38,7 +39,7 @@ const ONE_THREAD: Duration = Duration::from_millis(100);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 const REGISTER_GLOBAL_EXPEDITED: u64 = 4;
 
-/// The target with our memory in it.
+/// The target with our memory in it. If it is dropped, the shared memory is removed from the target.
 #[derive(Debug)]
 pub struct Prepared {
     pub(crate) checked: Checked,
@@ -51,6 +52,7 @@ pub struct Prepared {
     pub(crate) region: u64,
     pub(crate) geometry: Geometry,
     pub(crate) membarrier: bool,
+    pub(crate) undo: Undo,
     /// The shared memory that the target has created. It contains only zeros.
     pub channel: Option<OwnedFd>,
     /// What cannot be recorded, as sentences for the user.
@@ -116,12 +118,12 @@ fn prepare(checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
     }
     // If an earlier recorder died, first restore what it left.
     repair::restore(&checked, &found, image.id)?;
-    let (process, memory) = (checked.process.clone(), checked.memory.clone());
-    build(checked, image, found).inspect_err(|_| repair::give_up(&process, &memory, image.id))
+    let undo = Undo::new(&checked.process, &checked.memory, image.id);
+    build(checked, image, found, undo)
 }
 
 /// Makes the memory, the slots and the shared memory, in a process in which no session is in force.
-fn build(mut checked: Checked, image: &Image, found: Vec<Journal>) -> Result<Prepared, Refusal> {
+fn build(mut checked: Checked, image: &Image, found: Vec<Journal>, undo: Undo) -> Result<Prepared, Refusal> {
     let (gadgets, loader, plan) = find_allocators(&mut checked)?;
     let old = found.into_iter().find(|journal| journal.image_id == image.id && journal.has_room());
     let old = old.map(|journal| Journal { imports: journal.kept(), ..journal });
@@ -157,6 +159,7 @@ fn build(mut checked: Checked, image: &Image, found: Vec<Journal>) -> Result<Pre
         channel: Some(mapped.channel),
         journal: mapped.journal,
         checked,
+        undo,
         notes,
     })
 }

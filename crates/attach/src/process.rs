@@ -161,8 +161,23 @@ impl Process {
     /// either.
     pub fn is_kernel(&self) -> bool {
         const PF_KTHREAD: u64 = 0x20_0000;
-        field(self.pid, 6).is_some_and(|flags| flags & PF_KTHREAD != 0)
+        has_flag(self.pid, PF_KTHREAD)
     }
+}
+
+/// Returns true if a process was forked and has executed no program since.
+pub fn is_fork(pid: u32) -> bool {
+    const PF_FORKNOEXEC: u64 = 0x40;
+    has_flag(pid, PF_FORKNOEXEC)
+}
+
+fn has_flag(pid: u32, flag: u64) -> bool {
+    field(pid, 6).is_some_and(|flags| flags & flag != 0)
+}
+
+/// Returns the pid of a process's parent.
+pub fn parent(pid: u32) -> Option<u32> {
+    field(pid, 1).and_then(|parent| parent.try_into().ok())
 }
 
 /// Returns when a process started, in clock ticks since the boot. Together with the pid this identifies a process

@@ -72,12 +72,49 @@ pub fn restore_one(checked: &Checked, journals: &[Journal], image_id: u64) -> Re
     Ok(restored)
 }
 
+/// Restores the target when it is dropped. So no error between the first change of the target and the end of the
+/// recording can leave our memory or our patches there.
+#[derive(Debug)]
+pub struct Undo {
+    /// `None` if nothing is left to restore.
+    target: Option<(Process, Memory)>,
+    image_id: u64,
+}
+
+impl Undo {
+    pub fn new(process: &Process, memory: &Memory, image_id: u64) -> Undo {
+        Undo { target: Some((process.clone(), memory.clone())), image_id }
+    }
+
+    /// The caller has restored the target, or has told the user that this was not possible.
+    pub fn forget(&mut self) {
+        self.target = None;
+    }
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        if let Some((process, memory)) = self.target.take() {
+            let image_id = self.image_id;
+            let _ = crate::on_own_thread(|| {
+                give_up(&process, &memory, image_id);
+                Ok(())
+            });
+        }
+    }
+}
+
 /// Restores the target as far as that is possible, after an attach has failed or was given up. Ignores errors, and
 /// cannot be interrupted by the user.
-pub fn give_up(process: &Process, memory: &Memory, image_id: u64) {
+fn give_up(process: &Process, memory: &Memory, image_id: u64) {
     let process = Process { interrupt: Interrupt::default(), ..process.clone() };
     let Ok(maps) = Maps::of(&process.folder) else { return };
     let journals = Journal::find(&maps, memory);
+    // Another recorder may have ended our session and attached since.
+    let is_others = |journal: &Journal| journal.is_recorded(&process) && journal.recorder != std::process::id();
+    if journals.iter().any(is_others) {
+        return;
+    }
     let checked = Checked {
         process,
         memory: memory.clone(),

@@ -21,7 +21,7 @@ use crate::prepare::Prepared;
 use crate::process::{self, Process};
 use crate::ptrace;
 use crate::ready::Ready;
-use crate::repair::{self, Restored};
+use crate::repair::{self, Restored, Undo};
 use crate::reports;
 use crate::scan;
 use crate::world::World;
@@ -37,7 +37,7 @@ use std::time::Duration;
 const TRIES: u32 = 50;
 const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 
-/// A session that records.
+/// A session that records. If it is dropped without `end`, the target is restored, but not its children.
 #[derive(Debug)]
 pub struct Attached {
     checked: Checked,
@@ -50,6 +50,7 @@ pub struct Attached {
     pub pause: Duration,
     /// How many functions are hooked, including the loader's notification function.
     pub functions: usize,
+    undo: Undo,
 }
 
 /// Whether a session is still in force.
@@ -70,24 +71,12 @@ impl Prepared {
         let begun = crate::on_own_thread(|| match begin(&mut self, region, stamp) {
             Ok((pause, tables)) => {
                 let functions = self.written.ready.len() + self.written.hooks.len();
-                let Prepared { checked, journal, region, places, .. } = self;
-                Ok(Attached { checked, journal, region, tables, reports: places.reports, pause, functions })
+                let Prepared { checked, journal, region, places, undo, .. } = self;
+                Ok(Attached { checked, journal, region, tables, reports: places.reports, pause, functions, undo })
             }
-            Err(refusal) => {
-                repair::give_up(&self.checked.process, &self.checked.memory, self.journal.image_id);
-                Err(refusal)
-            }
+            Err(refusal) => Err(refusal),
         });
         begun.map_err(|refusal| refusal.checked(&process, Some(&memory)))
-    }
-
-    /// Called instead of `begin` if the recording cannot begin. Removes the shared memory from the target.
-    pub fn give_up(self) {
-        let Checked { process, memory, .. } = &self.checked;
-        let _ = crate::on_own_thread(|| {
-            repair::give_up(process, memory, self.journal.image_id);
-            Ok(())
-        });
     }
 }
 
@@ -278,7 +267,8 @@ fn adopt_modules(prepared: &Prepared, region: &Region, known: &Known, stamp: Sta
 
 impl Attached {
     /// Ends the recording and restores the target.
-    pub fn end(self) -> Result<Restored, Refusal> {
+    pub fn end(mut self) -> Result<Restored, Refusal> {
+        self.undo.forget();
         let restored = crate::on_own_thread(|| {
             self.clear_tables();
             repair::restore(&self.checked, std::slice::from_ref(&self.journal), self.journal.image_id)
@@ -288,7 +278,8 @@ impl Attached {
 
     /// Restores the forked children of a program that has exited.
     pub fn end_children(self) -> Children {
-        let Attached { checked, journal, .. } = self;
+        let Attached { checked, journal, mut undo, .. } = self;
+        undo.forget();
         children::restore(&checked.process, std::slice::from_ref(&journal), journal.image_id)
     }
 

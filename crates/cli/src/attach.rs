@@ -168,13 +168,7 @@ fn begin(options: &Attach, checked: Checked) -> anyhow::Result<Begun> {
     let mut prepared = Prepared::new(checked, library::CONTENT)?;
     let channel = prepared.channel.take().ok_or(Refusal::Gone)?;
     let plan = plan(options, &prepared, &output, file, exe);
-    let recording = match Recording::start_attached(plan, Attachment { pid: options.pid, channel, heap }) {
-        Ok(recording) => recording,
-        Err(error) => {
-            prepared.give_up();
-            return Err(error.into());
-        }
-    };
+    let recording = Recording::start_attached(plan, Attachment { pid: options.pid, channel, heap })?;
     let notes = std::mem::take(&mut prepared.notes);
     let attached = prepared.begin(&recording.mapping().region(), recording.now())?;
     let path = output.name(options.pid)?;
@@ -284,8 +278,8 @@ fn finish(
                 let pause = restored.pause.as_secs_f64() * 1e3;
                 say(format_args!("heaptrack: detached from {}, paused the program for {pause:.2} ms", options.pid));
             }
-            tell_left(options.pid, restored.shared_bytes);
-            tell_children(&restored.children, options.recording.quiet);
+            tell_left("heaptrack", options.pid, restored.shared_bytes);
+            tell_children("heaptrack", &restored.children, options.recording.quiet);
         }
         Ok(Err(refusal)) => say(format_args!(
             "heaptrack: recording has ended, but not everything could be put back: {refusal}; `heaptrack detach {}` tries again",
@@ -295,17 +289,17 @@ fn finish(
             if !options.recording.quiet {
                 say(format_args!("heaptrack: the program has ended, or become another one"));
             }
-            tell_children(&children, options.recording.quiet);
+            tell_children("heaptrack", &children, options.recording.quiet);
         }
     }
     outcome
 }
 
-/// Reports shared memory that could not be unmapped.
-pub fn tell_left(pid: u32, bytes: u64) {
+/// Reports shared memory that could not be unmapped. `tool` is the name under which we were started.
+pub fn tell_left(tool: &str, pid: u32, bytes: u64) {
     if bytes > 0 {
         say(format_args!(
-            "heaptrack: {} of shared memory stay mapped in process {pid}, because a thread of it may still be in a hook; the next attach \
+            "{tool}: {} of shared memory stay mapped in process {pid}, because a thread of it may still be in a hook; the next attach \
              or `heaptrack detach {pid}` frees them",
             Bytes(bytes)
         ));
@@ -313,13 +307,24 @@ pub fn tell_left(pid: u32, bytes: u64) {
 }
 
 /// Reports children that were forked while the program was recorded.
-pub fn tell_children(children: &Children, quiet: bool) {
+pub fn tell_children(tool: &str, children: &Children, quiet: bool) {
     if children.restored > 0 && !quiet {
-        say(format_args!("heaptrack: {} forked meanwhile, put back as well", children_in_words(children.restored)));
+        say(format_args!("{tool}: {} forked meanwhile, put back as well", children_in_words(children.restored)));
+    }
+    for (pid, recorder) in children.recorded.iter().filter(|_| !quiet) {
+        say(format_args!(
+            "{tool}: child {pid}, forked meanwhile, is being recorded by heaptrack (pid {recorder}), which puts it back at its end"
+        ));
     }
     for (pid, why) in &children.left {
         say(format_args!(
-            "heaptrack: child {pid}, forked meanwhile, still has hooks that do nothing: {why}; `heaptrack detach {pid}` tries again"
+            "{tool}: child {pid}, forked meanwhile, still has hooks that do nothing: {why}; `heaptrack detach {pid}` tries again"
+        ));
+    }
+    for (pid, why) in &children.hidden {
+        say(format_args!(
+            "{tool}: child {pid} may have been forked meanwhile, and may still have hooks that do nothing: {why}; then \
+             `heaptrack detach {pid}` puts it back"
         ));
     }
 }

@@ -65,8 +65,8 @@ fn try_run(options: &Detach) -> Result<(), String> {
                     };
                     say(format_args!("heaptrack: detached from {}, {how}", options.pid));
                 }
-                tell_left(options.pid, restored.shared_bytes);
-                tell_children(&restored.children, options.quiet);
+                tell_left("heaptrack", options.pid, restored.shared_bytes);
+                tell_children("heaptrack", &restored.children, options.quiet);
                 return Ok(());
             }
             // The recorder restores the program, finishes its trace if it writes one, and ends.

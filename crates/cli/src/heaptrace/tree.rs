@@ -7,6 +7,7 @@ use super::options::{Key, Options};
 use super::report_thread::{Job, Letterbox, Teller};
 use super::signals::{Signals, Told};
 use super::watched_process::{Id, Process};
+use crate::attach::{tell_children, tell_left};
 use crate::record::{wait_for, why_not};
 use crate::say;
 use attach::{Attached, Standing};
@@ -111,13 +112,18 @@ impl Tree {
             self.serve();
             let is_gone = self.processes.iter().all(Process::is_gone) || attached.standing() == Standing::Over;
             if is_gone {
+                tell_children("heaptrace", &attached.end_children(), true);
                 break;
             }
             if self.is_stopped || attached.standing() == Standing::Detached {
-                if let Err(refusal) = attached.end() {
-                    say(format_args!(
+                match attached.end() {
+                    Ok(restored) => {
+                        tell_left("heaptrace", pid, restored.shared_bytes);
+                        tell_children("heaptrace", &restored.children, true);
+                    }
+                    Err(refusal) => say(format_args!(
                         "heaptrace: not everything could be put back: {refusal}; `heaptrack detach {pid}` tries again"
-                    ));
+                    )),
                 }
                 break;
             }
