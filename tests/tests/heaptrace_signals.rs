@@ -57,9 +57,15 @@ impl Drop for Watched {
 
 impl Watched {
     fn start(ignored: &str) -> Self {
-        let folder = Folder::new();
         let mut command = Command::new("env");
-        command.arg(format!("--ignore-signal={ignored}")).arg(heaptrack_tests::run::heaptrack()).arg("heaptrace");
+        command.arg(format!("--ignore-signal={ignored}"));
+        Self::start_with(command)
+    }
+
+    /// `command` is a tool that runs the program that follows, in the same process.
+    fn start_with(mut command: Command) -> Self {
+        let folder = Folder::new();
+        command.arg(heaptrack_tests::run::heaptrack()).arg("heaptrace");
         command.arg("--outfile").arg(folder.join("log")).arg(target("trace_attach"));
         let stdout = std::fs::File::create(folder.join("stdout")).unwrap();
         let child = command.stdin(Stdio::null()).stdout(stdout).spawn().unwrap();
@@ -113,4 +119,32 @@ fn a_report_goes_before_a_new_window() {
         wait_for("a report", || watched.log().contains("statm").then_some(()));
         assert_eq!(watched.end(), [("size".to_owned(), (5, 555)), ("size".to_owned(), (10, 5550))]);
     }
+}
+
+/// The thread that waits for the program is the last one that is started while the program runs. Without it, reports are
+/// still written and signals are still answered.
+#[test]
+fn a_thread_that_cannot_be_started_delays_no_report() {
+    let folder = Folder::new();
+    let log = folder.join("calls");
+    let strace = |inject: &str| {
+        let mut command = Command::new("strace");
+        // The program that strace runs is our child, and strace itself is not.
+        command.args(["-D", "-qq", "-e", "trace=clone3", "-e", "signal=none"]).args(["-e", inject]).arg("-o");
+        command.arg(&log);
+        command
+    };
+    let mut plain = strace("status=successful");
+    plain.arg(heaptrack_tests::run::heaptrack()).arg("heaptrace").arg(target("hello"));
+    assert!(plain.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success());
+    // The last thread of that run wrote the report at the end.
+    let calls = wait_for("strace", || std::fs::read_to_string(&log).ok().filter(|text| !text.is_empty()));
+    let waiter = calls.lines().filter(|line| line.starts_with("clone3")).count() - 1;
+    let watched = Watched::start_with(strace(&format!("inject=clone3:error=EAGAIN:when={waiter}+")));
+    signal("USR2", &[watched.child.id()]);
+    wait_for("a report", || watched.log().contains("statm").then_some(()));
+    let calls = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(calls.lines().filter(|line| line.contains("INJECTED")).count(), 1, "{calls}");
+    let expected = [("count".to_owned(), (5, 555)), ("size".to_owned(), (15, 6105))];
+    assert_eq!(watched.end(), expected);
 }

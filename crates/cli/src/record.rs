@@ -15,7 +15,7 @@ use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Program, Refusal};
 use crate::recording_options::RecordingOptions;
 use crate::say;
 use crate::search_options::SearchOptions;
-use crate::signals::Signals;
+use crate::signals::{Signals, Waited};
 use crate::status::{self, StatusLine};
 use crate::symbolize::{self, Help};
 use capture::core::WRITER_MEMORY;
@@ -103,9 +103,19 @@ fn follow(
     let line = StatusLine::start(recording.stats(), folder, *quiet, *live);
     let with_names = !no_symbols && has_memory();
     let names = with_names.then(|| Names::start(place, recording.blocks(), search.search(), None)).flatten();
-    let mut end = wait_for(child);
-    signals.keep();
+    signals.wait_for(child);
+    let (mut end, is_limited) = match signals.next() {
+        Waited::Ended(end) => (end, false),
+        Waited::CpuLimit => (End::from(Exit::Detached), true),
+    };
     line.end();
+    if is_limited {
+        say(format_args!(
+            "heaptrack: the CPU time that heaptrack may use (ulimit -t) is over: the recording ends here, the program continues"
+        ));
+    } else {
+        signals.keep();
+    }
     if options.debug {
         end.peak_rss = None;
         path = name(recording.target_pid().unwrap_or(child));
@@ -113,11 +123,17 @@ fn follow(
     if let Some(names) = &names {
         names.stop();
     }
+    // Names take more CPU time than is left then. `heaptrack symbolize` finds them later.
+    let (with_names, names) = if is_limited { (false, None) } else { (with_names, names) };
     let outcome = recording.finish_inspected(end, crate::unseen::inspect);
     let has_failed_check = outcome.as_ref().is_some_and(|outcome| outcome.failed_check.is_some());
-    let left = "not freed at the end";
+    let left = if is_limited { "still live when the recording ended" } else { "not freed at the end" };
     let ending = Ending { search, quiet: *quiet, max_size: *max_size, with_names, names, is_kde, left };
     conclude(outcome.zip(path), ending, &mut output);
+    if is_limited {
+        end = signals.end();
+        signals.keep();
+    }
     if let Some(page) = page {
         page.wait(|| signals.wait_for_interrupt());
     }
@@ -254,16 +270,32 @@ fn unrecorded(launch: io::Result<Launch>, inherited: &Inherited, signals: &Signa
 
 /// Waits for our child. As the first process of a container we also inherit orphans, which are reaped here.
 pub(crate) fn wait_for(child: u32) -> End {
-    let mut is_only_child = true;
     loop {
-        match rustix::process::wait(WaitOptions::empty()) {
+        if let Some(end) = wait_with(child, WaitOptions::empty()) {
+            return end;
+        }
+    }
+}
+
+/// Returns how our child ended, or `None` if it still runs. Reaps orphans, too.
+pub(crate) fn has_ended(child: u32) -> Option<End> {
+    wait_with(child, WaitOptions::NOHANG)
+}
+
+/// Returns `None` if a wait with `NOHANG` finds that the child still runs.
+fn wait_with(child: u32, options: WaitOptions) -> Option<End> {
+    // A call with `NOHANG` does not know of orphans that an earlier call has reaped.
+    let mut is_only_child = !options.contains(WaitOptions::NOHANG);
+    loop {
+        match rustix::process::wait(options) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get() as u32 == child => {
                 let peak_rss = is_only_child.then(children_peak_rss);
-                return End { exit: exit(status), peak_rss };
+                return Some(End { exit: exit(status), peak_rss });
             }
             Ok(Some(_)) => is_only_child = false,
-            Err(rustix::io::Errno::INTR) | Ok(None) => (),
-            Err(_) => return End::default(),
+            Err(rustix::io::Errno::INTR) => (),
+            Ok(None) => return None,
+            Err(_) => return Some(End::default()),
         }
     }
 }

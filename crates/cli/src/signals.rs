@@ -1,11 +1,12 @@
 //! Signals that are sent to us. They are passed on to a program that we launched. They end the recording of a program
 //! that we attached to.
 //!
-//! Receives: the target's pid. A thread waits for signals. Must hold: while a launched program runs, we never die of a
-//! signal in `PASSED_ON`. A signal that arrives before the program has started reaches it when it starts. A signal that
-//! the terminal sends to the whole process group is not sent twice.
-use collector::{Inbox, Received};
-use rustix::process::{Pid, Signal, kill_process};
+//! Receives: the target's pid. A thread waits for signals. Must hold: while a launched program runs, we die of SIGKILL
+//! and of signals about a fault of our own, and of no other signal. A signal that arrives before the program has started
+//! reaches it when it starts. A signal that the terminal sends to the whole process group is not sent twice. SIGXCPU of
+//! the kernel is about our own CPU time: it ends the recording, and the program continues.
+use crate::record::wait_for;
+use collector::{End, Inbox, Received};
 use signal_hook::consts::{
     SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH,
     SIGXCPU,
@@ -15,16 +16,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// The signals that people send to a service. In a container we are the first process, so they send them to our pid.
-/// Signals that stop a process or report a fault of its own, and real-time signals, are not passed on.
-const PASSED_ON: [i32; 13] =
-    [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGIO, SIGPROF, SIGURG, SIGVTALRM, SIGWINCH];
+/// Signals that end a process without a handler, except SIGKILL, those about a fault of its own, and SIGPIPE and
+/// SIGXFSZ, which we ignore.
+pub fn terminating() -> impl Iterator<Item = i32> {
+    const NAMED: [i32; 13] =
+        [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, STKFLT, SIGXCPU, SIGVTALRM, SIGPROF, SIGIO, PWR];
+    const STKFLT: i32 = 16;
+    const PWR: i32 = 30;
+    const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+    NAMED.into_iter().chain(REAL_TIME)
+}
 
-/// Sends a signal to the target, if there is one.
-pub fn pass_on(target: i32, signal: i32) {
-    if let (Some(pid), Some(signal)) = (Pid::from_raw(target), Signal::from_named_raw(signal)) {
-        let _ = kill_process(pid, signal);
-    }
+/// Returns the signals that people send to a service. In a container we are the first process, so they send them to our
+/// pid. Signals that stop a process or report a fault of its own are not passed on.
+pub fn passed_on() -> Vec<i32> {
+    terminating().chain([SIGCONT, SIGURG, SIGWINCH]).collect()
 }
 
 /// Returns true for a signal that the terminal sends to every process of the group, and so also to the program.
@@ -32,20 +38,17 @@ pub fn is_for_group(received: Received) -> bool {
     received.is_from_kernel && matches!(received.signal, SIGINT | SIGQUIT | SIGHUP | SIGCONT | SIGWINCH)
 }
 
-/// Signals that end a process without a handler, except SIGKILL, those about a fault of its own, and SIGPIPE and
-/// SIGXFSZ, which we ignore. `stop_flag` also handles the real-time signals.
-const TERMINATING: [i32; 13] =
-    [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, STKFLT, SIGXCPU, SIGVTALRM, SIGPROF, SIGIO, PWR];
-const STKFLT: i32 = 16;
-const PWR: i32 = 30;
-const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+/// Returns true for the signal by which the kernel announces that our own CPU time is used up (`ulimit -t`).
+pub fn is_cpu_limit(received: Received) -> bool {
+    received.is_from_kernel && received.signal == SIGXCPU
+}
 
 /// Returns a flag that every signal sets that would end us. Signals that were ignored when we were started (`nohup`)
 /// stay ignored.
 pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let ignored = ignored();
-    for signal in TERMINATING.into_iter().chain(REAL_TIME).filter(|signal| ignored >> (signal - 1) & 1 == 0) {
+    for signal in terminating().filter(|signal| ignored >> (signal - 1) & 1 == 0) {
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
     }
     Ok(flag)
@@ -66,32 +69,49 @@ pub struct Signals {
     target: Arc<AtomicI32>,
     start: Sender<()>,
     interrupts: Receiver<i32>,
+    send: Sender<Waited>,
+    waited: Receiver<Waited>,
+}
+
+/// What `Signals::wait` has waited for.
+#[derive(Clone, Copy, Debug)]
+pub enum Waited {
+    /// The end of our child.
+    Ended(End),
+    /// The CPU time that we may use is nearly over.
+    CpuLimit,
 }
 
 impl Signals {
     pub fn take() -> io::Result<Self> {
-        let inbox = Inbox::open(&PASSED_ON);
+        let inbox = Inbox::open(&passed_on());
         let target = Arc::new(AtomicI32::new(0));
         let known = Arc::clone(&target);
         let (start, started) = channel();
         let (interrupted, interrupts) = channel();
+        let (send, waited) = channel();
+        let limited = send.clone();
         std::thread::Builder::new().name("heaptrack-sig".into()).spawn(move || {
             if started.recv().is_err() {
                 return;
             }
             loop {
                 let received = inbox.wait();
+                if is_cpu_limit(received) {
+                    let _ = limited.send(Waited::CpuLimit);
+                    continue;
+                }
                 match known.load(Ordering::Acquire) {
                     0 if matches!(received.signal, SIGINT | SIGTERM | SIGHUP) => {
                         crate::unfinished::interrupt(received.signal);
                         let _ = interrupted.send(received.signal);
                     }
-                    pid if !is_for_group(received) => pass_on(pid, received.signal),
+                    pid if !is_for_group(received) => received.pass_on(pid),
                     _ => (),
                 }
             }
         })?;
-        Ok(Signals { inbox, target, start, interrupts })
+        Ok(Signals { inbox, target, start, interrupts, send, waited })
     }
 
     /// Called when the target exists, has not started yet, and has all signals blocked. It gets every signal that came
@@ -99,10 +119,34 @@ impl Signals {
     /// there.
     pub fn pass_on_to(&self, pid: u32) {
         while let Some(received) = self.inbox.pending() {
-            pass_on(pid as i32, received.signal);
+            received.pass_on(pid as i32);
         }
         self.target.store(pid as i32, Ordering::Release);
         let _ = self.start.send(());
+    }
+
+    /// Starts to wait for the end of our child, on a thread of its own.
+    pub fn wait_for(&self, child: u32) {
+        let send = self.send.clone();
+        let wait = move || drop(send.send(Waited::Ended(wait_for(child))));
+        // If no thread can be started, this thread waits, and a limit of CPU time is not noticed.
+        if std::thread::Builder::new().name("heaptrack-wait".into()).spawn(wait).is_err() {
+            let _ = self.send.send(Waited::Ended(wait_for(child)));
+        }
+    }
+
+    /// Returns when our child has ended or the CPU time that we may use is nearly over. Call `wait_for` first.
+    pub fn next(&self) -> Waited {
+        self.waited.recv().unwrap_or(Waited::Ended(End::default()))
+    }
+
+    /// Returns when our child has ended.
+    pub fn end(&self) -> End {
+        loop {
+            if let Waited::Ended(end) = self.next() {
+                return end;
+            }
+        }
     }
 
     /// Passes no more signals on, because the target has ended and its pid may soon belong to another process.

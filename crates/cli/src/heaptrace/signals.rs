@@ -1,16 +1,18 @@
 //! Signals sent to `heaptrace` itself.
 //!
-//! SIGUSR1, SIGUSR2 and SIGQUIT are for us; SIGINT, SIGTERM and SIGHUP are passed on to the program. Must hold: we
-//! never die of one of these signals. A signal that arrives before the program has started is not lost. A signal that
-//! the terminal sends to the whole process group is not sent twice.
-use crate::signals::{is_for_group, pass_on};
+//! SIGUSR1, SIGUSR2 and SIGQUIT are for us. All others that do not stop a process or report a fault of its own are passed
+//! on to the program, as `heaptrack` does. SIGXCPU of the kernel is about our own CPU time. Must hold: we never die of one
+//! of these signals. A signal that arrives before the program has started is not lost. A signal that the terminal sends
+//! to the whole process group is not sent twice.
+use crate::signals::{is_cpu_limit, is_for_group, passed_on, terminating};
 use collector::{Bell, Inbox, Received};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGQUIT, SIGUSR1, SIGUSR2};
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-const WANTED: [i32; 6] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+/// The most pending signals that are handled at a time.
+const AT_ONCE: usize = 64;
 
 /// A signal's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +22,8 @@ pub enum Told {
     Window,
     /// The user wants us to stop: the program has ended and its children still run, or we are attached to a program.
     Stop,
+    /// The CPU time that we may use is nearly over.
+    CpuLimit,
 }
 
 fn for_us(signal: i32) -> Option<Told> {
@@ -55,15 +59,16 @@ impl Waiter {
     fn serve(&self) {
         let first = self.inbox.wait();
         let all: Vec<Received> =
-            [first].into_iter().chain(std::iter::from_fn(|| self.inbox.pending()).take(WANTED.len())).collect();
+            [first].into_iter().chain(std::iter::from_fn(|| self.inbox.pending()).take(AT_ONCE)).collect();
         let pid = self.target.load(Ordering::Acquire);
         let mut told: Vec<Told> = Vec::new();
         for received in all {
             match for_us(received.signal) {
                 Some(ours) => told.push(ours),
-                None if pid == 0 => told.push(Told::Stop),
+                None if is_cpu_limit(received) => told.push(Told::CpuLimit),
+                None if pid == 0 => told.extend(terminating().any(|it| it == received.signal).then_some(Told::Stop)),
                 None if is_for_group(received) => (),
-                None => pass_on(pid, received.signal),
+                None => received.pass_on(pid),
             }
         }
         told.sort_unstable();
@@ -78,7 +83,7 @@ impl Waiter {
 
 impl Signals {
     pub fn take() -> io::Result<Self> {
-        let inbox = Inbox::open(&WANTED);
+        let inbox = Inbox::open(&passed_on());
         let target = Arc::new(AtomicI32::new(0));
         let (send, told) = mpsc::channel();
         let (start, started) = mpsc::channel();
@@ -101,7 +106,7 @@ impl Signals {
         while let Some(received) = self.inbox.pending() {
             match for_us(received.signal) {
                 Some(ours) => drop(self.send.send(ours)),
-                None => pass_on(pid as i32, received.signal),
+                None => received.pass_on(pid as i32),
             }
         }
         self.target.store(pid as i32, Ordering::Release);

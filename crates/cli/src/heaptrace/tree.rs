@@ -8,10 +8,10 @@ use super::report_thread::{Job, Letterbox, Teller};
 use super::signals::{Signals, Told};
 use super::watched_process::{Id, Process};
 use crate::attach::{tell_children, tell_left};
-use crate::record::{wait_for, why_not};
+use crate::record::{has_ended, wait_for, why_not};
 use crate::say;
 use attach::{Attached, Standing};
-use collector::{Ask, End, Hub, Joined, Reason, Recording, Snapshot};
+use collector::{Ask, Bell, End, Hub, Joined, Reason, Recording, Snapshot};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -28,6 +28,41 @@ const BY_COUNT: u32 = 2;
 const BY_INTERVAL: u32 = 3;
 const TO_WATCH: u32 = 4;
 
+/// How the loop learns that the first process has ended.
+enum Waiter {
+    /// A thread waits for it, and rings the bell.
+    Thread(mpsc::Receiver<End>),
+    /// No thread could be started, so the loop asks the kernel each time.
+    Loop,
+}
+
+impl Waiter {
+    fn start(root: u32, bell: Bell) -> Waiter {
+        let (sender, ended) = mpsc::channel();
+        let wait = move || {
+            let _ = sender.send(wait_for(root));
+            bell.ring();
+        };
+        let thread = std::thread::Builder::new().name("heaptrace-wait".into()).spawn(wait);
+        thread.map_or(Waiter::Loop, |_| Waiter::Thread(ended))
+    }
+
+    /// Returns how the process ended, or `None` if it still runs.
+    fn look(&self, root: u32) -> Option<End> {
+        match self {
+            Waiter::Thread(ended) => ended.try_recv().ok(),
+            Waiter::Loop => has_ended(root),
+        }
+    }
+
+    fn wait(&self, root: u32) -> End {
+        match self {
+            Waiter::Thread(ended) => ended.recv().unwrap_or_default(),
+            Waiter::Loop => wait_for(root),
+        }
+    }
+}
+
 pub struct Tree {
     hub: Hub,
     signals: Signals,
@@ -38,6 +73,8 @@ pub struct Tree {
     processes: Vec<Process>,
     next_id: Id,
     is_stopped: bool,
+    /// The CPU time that we may use is nearly over.
+    is_limited: bool,
     /// Requests of signals that are not answered yet.
     told: Vec<Told>,
     /// Sessions that are being ended.
@@ -61,6 +98,7 @@ impl Tree {
             processes: Vec::new(),
             next_id: 0,
             is_stopped: false,
+            is_limited: false,
             told: Vec::new(),
             ending: Vec::new(),
         }
@@ -70,20 +108,13 @@ impl Tree {
     pub fn watch(mut self, root: u32, recording: Recording) -> End {
         let _stands = self.hub.stand();
         self.add(root, recording);
-        let (sender, ended) = mpsc::channel();
-        let bell = self.hub.bell();
-        let wait = move || {
-            let _ = sender.send(wait_for(root));
-            bell.ring();
-        };
-        // If no second thread can be started, this thread waits for the end of the process, before the loop.
-        let waiter = std::thread::Builder::new().name("heaptrace-wait".into()).spawn(wait);
-        let mut end = waiter.is_err().then(|| wait_for(root));
+        let waiter = Waiter::start(root, self.hub.bell());
+        let mut end = None;
         let mut is_said = false;
         loop {
             self.hub.wait(TICK);
             if end.is_none() {
-                end = ended.try_recv().ok();
+                end = waiter.look(root);
                 if end.is_some() {
                     self.signals.keep();
                 }
@@ -98,6 +129,13 @@ impl Tree {
             if let Some(end) = end.filter(|_| self.processes.is_empty() || self.is_stopped) {
                 self.leave();
                 return end;
+            }
+            if self.is_limited {
+                say(format_args!(
+                    "heaptrace: the CPU time that heaptrace may use (ulimit -t) is over: the watching ends here, all programs continue"
+                ));
+                self.leave();
+                return end.unwrap_or_else(|| waiter.wait(root));
             }
         }
     }
@@ -115,7 +153,7 @@ impl Tree {
                 tell_children("heaptrace", &attached.end_children(), true);
                 break;
             }
-            if self.is_stopped || attached.standing() == Standing::Detached {
+            if self.is_stopped || self.is_limited || attached.standing() == Standing::Detached {
                 match attached.end() {
                     Ok(restored) => {
                         tell_left("heaptrace", pid, restored.shared_bytes);
@@ -175,6 +213,7 @@ impl Tree {
     fn serve_told(&mut self) {
         self.told.extend(self.signals.told());
         self.is_stopped |= self.told.contains(&Told::Stop);
+        self.is_limited |= self.told.contains(&Told::CpuLimit);
         // A signal that arrives before the first process records is answered as soon as it does.
         if !self.processes.iter().any(|process| process.is_announced) {
             return;
@@ -184,7 +223,7 @@ impl Tree {
                 Told::BySize => self.ask_all(Ask::Snapshot(BY_SIZE)),
                 Told::ByCount => self.ask_all(Ask::Snapshot(BY_COUNT)),
                 Told::Window => self.ask_all(Ask::Window),
-                Told::Stop => (),
+                Told::Stop | Told::CpuLimit => (),
             }
         }
     }

@@ -12,6 +12,28 @@ pub struct Received {
     pub signal: i32,
     /// The kernel sent it, not a process. A signal from the terminal goes to its whole process group.
     pub is_from_kernel: bool,
+    /// The value that its sender gave with it, if it was sent by `sigqueue`.
+    pub value: Option<usize>,
+}
+
+impl Received {
+    /// Sends the same signal to another process. Errors are ignored, because the process may have ended.
+    pub fn pass_on(self, pid: i32) {
+        // A pid that is not positive would mean a group, or all processes.
+        if pid <= 0 {
+            return;
+        }
+        match self.value {
+            Some(value) => {
+                let value = libc::sigval { sival_ptr: ptr::without_provenance_mut(value) };
+                // SAFETY: `sigqueue` takes numbers only. The pointer is one for the receiver; neither we nor the kernel
+                // follow it.
+                unsafe { libc::sigqueue(pid, self.signal, value) };
+            }
+            // SAFETY: `kill` takes numbers only, and touches no memory of ours.
+            None => drop(unsafe { libc::kill(pid, self.signal) }),
+        }
+    }
 }
 
 /// A set of blocked signals. Make it before any thread is started, because threads inherit the blocked signals.
@@ -67,6 +89,9 @@ impl Inbox {
         let signal = unsafe { libc::sigtimedwait(&self.wanted, info.as_mut_ptr(), timeout) };
         // SAFETY: `siginfo_t` consists of integers, and `zeroed` initialised all of them, whatever the call did.
         let info = unsafe { info.assume_init() };
-        (signal > 0).then_some(Received { signal, is_from_kernel: info.si_code > 0 })
+        let is_queued = info.si_code == libc::SI_QUEUE;
+        // SAFETY: `zeroed` initialised all bytes of `info`, and the kernel fills in the value of a queued signal.
+        let value = is_queued.then(|| unsafe { info.si_value() }.sival_ptr.addr());
+        (signal > 0).then_some(Received { signal, is_from_kernel: info.si_code > 0, value })
     }
 }

@@ -90,6 +90,7 @@ pub struct Inherited {
     mask: u64,
     address_space: libc::rlimit,
     file_size: libc::rlimit,
+    cpu_time: libc::rlimit,
 }
 
 fn limit(resource: libc::__rlimit_resource_t) -> libc::rlimit {
@@ -114,17 +115,31 @@ fn lift(resource: libc::__rlimit_resource_t, now: libc::rlimit) {
     }
 }
 
+/// Removes the limit of CPU time from ourselves. If we may not do that, SIGXCPU announces the limit a second before the
+/// kernel kills us.
+fn lift_cpu_time(now: libc::rlimit) {
+    lift(libc::RLIMIT_CPU, now);
+    let most = limit(libc::RLIMIT_CPU).rlim_max;
+    if most != libc::RLIM_INFINITY {
+        let announced = libc::rlimit { rlim_cur: most.saturating_sub(1).max(1), rlim_max: most };
+        // SAFETY: `setrlimit` reads one `rlimit`, from the local `announced`.
+        unsafe { libc::setrlimit(libc::RLIMIT_CPU, &announced) };
+    }
+}
+
 impl Inherited {
     /// Remembers the settings, then removes those that would stop a recorder: limits, death by a file that is too
     /// large, and an ignored SIGCHLD, for which the kernel discards the exit codes of children.
     pub fn take() -> Self {
         let (address_space, file_size) = (limit(libc::RLIMIT_AS), limit(libc::RLIMIT_FSIZE));
+        let cpu_time = limit(libc::RLIMIT_CPU);
+        lift_cpu_time(cpu_time);
         lift(libc::RLIMIT_AS, address_space);
         lift(libc::RLIMIT_FSIZE, file_size);
         set_handler(libc::SIGXFSZ, libc::SIG_IGN);
         set_handler(libc::SIGCHLD, libc::SIG_DFL);
         let (ignored, closed) = (IGNORED.load(Ordering::Relaxed), CLOSED.load(Ordering::Relaxed));
-        Inherited { ignored, closed, mask: mask(), address_space, file_size }
+        Inherited { ignored, closed, mask: mask(), address_space, file_size, cpu_time }
     }
 
     /// True if the target's address space is limited, so our memory in it must be small.
@@ -139,12 +154,13 @@ impl Inherited {
     /// Runs in the forked child: only async-signal-safe calls. Signals come last, because a pending one that the
     /// program does not ignore ends the process here, as it would have ended the program.
     pub(super) fn restore(&self) {
-        // SAFETY: `setrlimit` reads the two limits from `self`. The descriptors that are closed were closed when we
+        // SAFETY: `setrlimit` reads the three limits from `self`. The descriptors that are closed were closed when we
         // were started (`before_main`), so they are the /dev/null that Rust's runtime put there; nothing in this forked
         // child owns them.
         unsafe {
             libc::setrlimit(libc::RLIMIT_AS, &self.address_space);
             libc::setrlimit(libc::RLIMIT_FSIZE, &self.file_size);
+            libc::setrlimit(libc::RLIMIT_CPU, &self.cpu_time);
             (0..3).filter(|fd| self.closed >> fd & 1 != 0).for_each(|fd| {
                 libc::close(fd);
             });
