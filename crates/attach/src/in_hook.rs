@@ -12,7 +12,7 @@
 //!
 //! Return addresses into our image prove nothing, because a large frame of the program may keep old ones for ever. They
 //! count only if the slots cannot be used: those of another build of heaptrack, which cannot be read, and those in a
-//! forked child, which are its parent's.
+//! forked child, which are its parent's. A part of a stack that was not read (`is_cut`) may have any of these words.
 use crate::check::Checked;
 use crate::journal::Journal;
 use crate::maps::{Mapping, Maps};
@@ -44,14 +44,15 @@ pub fn is_possible(checked: &Checked, journals: &[Journal], maps: &Maps, threads
         // In a forked child, the slots are those of its parent's threads. Of these threads it has only the one that
         // called fork. No hook calls fork, but a signal handler that interrupted a hook may have.
         let is_in_handler = |thread: &Thread| thread.is_interrupted_in(|_| true);
-        return threads.iter().any(|thread| thread.may_return_to(is_image) && is_in_handler(thread));
+        let is_in_hook = |thread: &Thread| thread.may_return_to(is_image) && is_in_handler(thread);
+        return threads.iter().any(|thread| thread.is_cut || is_in_hook(thread));
     }
     if !is_known {
         return threads.iter().any(|thread| thread.is_cut || thread.may_return_to(is_image));
     }
     sessions(maps).any(|session| match session.guards(memory) {
         Some(guards) => guards.iter().any(|slot| is_at_work(slot, process, maps, threads)),
-        None => threads.iter().any(|thread| thread.may_return_to(is_image)),
+        None => threads.iter().any(|thread| thread.is_cut || thread.may_return_to(is_image)),
     })
 }
 
