@@ -2,16 +2,18 @@
 //!
 //! Receives: a pid. Returns: files as the target sees them, through its own root (that of a container) and through its
 //! mappings (files that were deleted or replaced since). Must hold: an opened file stays usable after the target's end.
-//! If the kernel has openat2, a symbolic link inside the target's root never leads out of it.
+//! A symbolic link inside the target's root never leads out of it.
 use crate::finder::{is_regular, open};
 use crate::kept::Kept;
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most modules that are held open, because file descriptors are limited.
@@ -70,10 +72,7 @@ impl Target {
         let file = match found {
             Ok(file) => File::from(file),
             // The kernel has no openat2, or a seccomp filter refuses it.
-            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
-                let below = crate::finder::below(Path::new(&format!("/proc/{}/root", self.pid)), path);
-                open(&below)?
-            }
+            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => open_in_root(root, path)?,
             Err(_) => return None,
         };
         is_regular(&file).then_some(file)
@@ -161,6 +160,49 @@ impl Target {
     }
 }
 
+/// Does what openat2 does with `IN_ROOT`: follows links and `..` by hand, so that none of them leads out of `root`. Each
+/// component is opened without following it, so a link that appears meanwhile is not followed by the kernel either.
+fn open_in_root(root: &OwnedFd, path: &Path) -> Option<File> {
+    // The kernel follows this many links.
+    const MOST_LINKS: usize = 40;
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut folders: Vec<OwnedFd> = Vec::new();
+    let mut left = components(path);
+    let mut links = 0;
+    while let Some(name) = left.pop() {
+        let folder = folders.last().unwrap_or(root);
+        if name == ".." {
+            folders.pop();
+            continue;
+        }
+        let found = rustix::fs::openat(folder, &name, flags | OFlags::PATH, Mode::empty()).ok()?;
+        match FileType::from_raw_mode(rustix::fs::fstat(&found).ok()?.st_mode) {
+            FileType::Symlink => {
+                links += 1;
+                let target = rustix::fs::readlinkat(&found, "", Vec::new()).ok().filter(|_| links <= MOST_LINKS)?;
+                let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+                if target.is_absolute() {
+                    folders.clear();
+                }
+                left.extend(components(&target));
+            }
+            FileType::Directory => folders.push(found),
+            _ if left.is_empty() => {
+                let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK;
+                return rustix::fs::openat(folder, &name, flags, Mode::empty()).ok().map(File::from);
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Returns the names in a path, the last one first.
+fn components(path: &Path) -> Vec<OsString> {
+    let names = path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+    names.rev().map(|part| part.as_os_str().to_owned()).collect()
+}
+
 /// The address range and the path of a line of /proc/PID/maps. Returns `None` if the line is not about a file.
 fn mapping(line: &str) -> Option<(Range<u64>, &str)> {
     let (start, end) = line.split(' ').next()?.split_once('-')?;
@@ -199,6 +241,45 @@ mod tests {
         assert!(target.open(Path::new("/dev/null")).is_none());
         assert!(target.open(Path::new("/no/such")).is_none());
         assert_eq!(target.inner_pid(), std::process::id());
+    }
+
+    /// The same paths are opened as by openat2, which is not there on older kernels and under some seccomp filters.
+    #[test]
+    fn a_link_does_not_lead_out_of_the_root() {
+        let folder = std::env::temp_dir().join(format!("heaptrack-root.{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(folder.join("etc/deep")).unwrap();
+        std::fs::create_dir(folder.join("lib")).unwrap();
+        std::fs::write(folder.join("etc/inside"), "inside").unwrap();
+        let links = [
+            ("lib/absolute", "/etc/inside"),
+            ("lib/upwards", "../../../../../etc/inside"),
+            ("lib/folder", "/etc/deep/.."),
+            ("lib/out", "/etc/passwd"),
+            ("lib/process", "/proc/self/exe"),
+            ("lib/round", "round"),
+        ];
+        for (name, target) in links {
+            std::os::unix::fs::symlink(target, folder.join(name)).unwrap();
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&folder, flags, Mode::empty()).unwrap();
+        let mut target = Target::new(std::process::id());
+        let by_hand = |path: &str| {
+            let mut text = String::new();
+            open_in_root(&root, Path::new(path)).map(|mut file| file.read_to_string(&mut text).map(|_| text))
+        };
+        for path in ["/etc/inside", "/lib/absolute", "/lib/upwards", "/lib/folder/inside", "/../lib/./absolute"] {
+            assert_eq!(by_hand(path).expect(path).unwrap(), "inside", "{path}");
+        }
+        let outside = ["/lib/out", "/lib/process", "/lib/round", "/lib/absolute/x", "/etc", "/etc/passwd", "/lib/none"];
+        assert!(outside.iter().all(|path| by_hand(path).is_none()));
+        target.root = Some(root);
+        for path in ["/lib/absolute", "/lib/upwards", "/lib/folder/inside"] {
+            assert!(target.open(Path::new(path)).is_some(), "{path}");
+        }
+        assert!(outside.iter().all(|path| target.open(Path::new(path)).is_none()));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
