@@ -6,14 +6,14 @@
 use crate::search_options::SearchOptions;
 use crate::trouble::{counted, reason, unreadable};
 use clap::Parser;
-use format::{Appender, RawBlock, Reader, Session, SymbolState, Symbols};
+use format::{Appender, Exit, RawBlock, Reader, Session, SymbolState, Symbols};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use symbols::{Budget, Finder, Jit, ModuleWork, Progress, SKIPPED, Search, Target, Wanted};
 
 const THREADS: usize = 2;
@@ -120,7 +120,10 @@ pub fn add_names(path: &Path, help: Help) -> anyhow::Result<Named> {
         return Ok(Named { all: true, ..Named::default() });
     }
     let session = wanted.session.unwrap_or_default();
-    resolve(works, session, file, help).map_err(|error| cannot_add(path, &error))
+    // The recorder wrote the end of the trace after the process's end, unless it had detached before.
+    let is_over = wanted.exit.is_some_and(|exit| exit != Exit::Detached);
+    let ended = file.metadata().and_then(|data| data.modified()).ok().filter(|_| is_over);
+    resolve(works, session, ended, file, help).map_err(|error| cannot_add(path, &error))
 }
 
 /// Reads the trace and returns the frames that have no name.
@@ -137,10 +140,17 @@ fn wanted_names(path: &Path, help: &Help) -> anyhow::Result<Wanted> {
 }
 
 /// Looks up names and appends them to the file.
-fn resolve(works: Vec<ModuleWork>, session: Session, file: File, help: Help) -> Result<Named, format::Error> {
+/// `ended` is a time after the process's end, if the process has not outlived the recording.
+fn resolve(
+    works: Vec<ModuleWork>,
+    session: Session,
+    ended: Option<SystemTime>,
+    file: File,
+    help: Help,
+) -> Result<Named, format::Error> {
     let Help { mut search, target, jit, time, memory, max_size, quiet } = help;
     search.started_unix_ns = session.started_unix_ns;
-    let jit = jit.or_else(|| Some(Jit::after(session.pid, &Finder { search: &search, target: None })));
+    let jit = jit.or_else(|| Some(Jit::after(session.pid, ended, &Finder { search: &search, target: None })));
     let servers = search.debuginfod.clone();
     let mut appender = Appender::new(file)?;
     let (mut tally, mut bar) = (Tally::default(), Bar::new(quiet));

@@ -10,13 +10,15 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// No real program writes a larger file. The rest is not read.
 const MOST_BYTES: u64 = 1 << 30;
 const MOST_CODES: usize = 4 << 20;
 const STEP: usize = 1 << 20;
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Some file systems keep the times of changes in steps of this length.
+const STEP_OF_TIMES: Duration = Duration::from_secs(2);
 const DUMP_MAGIC: u32 = 0x4a69_5444;
 const DUMP_LOAD: u32 = 0;
 const DUMP_MOVE: u32 = 1;
@@ -102,13 +104,20 @@ impl Jit {
         self.refresh(target);
     }
 
-    /// Reads the perf map of a process that has ended, if the file still exists and was changed after the recording
-    /// began. An older file belongs to an earlier process with the same pid.
-    pub fn after(pid: u32, finder: &Finder<'_>) -> Self {
+    /// Reads the perf map of a process that was recorded, if the file still exists and was last changed after the
+    /// recording began. An older file belongs to an earlier process with the same pid. A file that was changed after
+    /// `ended`, the process's end, belongs to a later one. `ended` is `None` if the process may have outlived the
+    /// recording.
+    pub fn after(pid: u32, ended: Option<SystemTime>, finder: &Finder<'_>) -> Self {
         let mut jit = Jit::default();
         let path = PathBuf::from(format!("/tmp/perf-{pid}.map"));
         let started = finder.search.started_unix_ns / 1_000_000_000;
-        let fits = |file: &File| file.metadata().is_ok_and(|data| data.mtime() as u64 >= started);
+        let fits = |file: &File| {
+            let Ok(data) = file.metadata() else { return false };
+            let is_later =
+                ended.is_some_and(|ended| data.modified().is_ok_and(|changed| changed > ended + STEP_OF_TIMES));
+            data.mtime() as u64 >= started && !is_later
+        };
         jit.map = finder.at(&path).into_iter().map(|(_, file)| file).find(fits).map(Growing::new);
         jit.read();
         jit
@@ -300,6 +309,7 @@ fn code(text: &str, size: u64) -> Code {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::finder::Search;
 
     fn map(text: &str) -> Jit {
         let mut jit = Jit::default();
@@ -365,5 +375,28 @@ mod tests {
         jit.records(&mut rest);
         assert_eq!(told(jit.find(0x901f).unwrap()), ("work", Some("/app/x.js"), Some(33)));
         assert!(rest.is_empty());
+    }
+
+    /// A pid that no process can have, so that no other program writes this file.
+    #[test]
+    fn a_perf_map_of_another_process_is_not_read() {
+        let pid = u32::MAX - std::process::id();
+        let path = PathBuf::from(format!("/tmp/perf-{pid}.map"));
+        std::fs::write(&path, "1000 10 work\n").unwrap();
+        let changed = path.metadata().unwrap().modified().unwrap();
+        let second = Duration::from_secs(1);
+        let is_read = |started: SystemTime, ended: Option<SystemTime>| {
+            let started = started.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+            let search = Search { started_unix_ns: started, ..Search::default() };
+            !Jit::after(pid, ended, &Finder { search: &search, target: None }).is_empty()
+        };
+        let read = [
+            is_read(changed - second, Some(changed + second)),
+            is_read(changed - second, None),
+            is_read(changed + 2 * second, None),
+            is_read(changed - 9 * second, Some(changed - 5 * second)),
+        ];
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(read, [true, true, false, false], "of the process itself, twice; of an earlier and of a later one");
     }
 }

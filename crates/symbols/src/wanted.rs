@@ -4,7 +4,7 @@
 //! once, and again only after `give_back`. A frame that a Symbols block has resolved is not returned. It does not count
 //! as resolved if its file was missing, of another build or unreadable, or if it is JIT code without a name. If there
 //! are new places to look for debug information (`hopeful`), it does not count as resolved either if its file had none.
-use format::{Block, BlockKind, IntSet, Module, RawBlock, Session, SymbolState};
+use format::{Block, BlockKind, Exit, IntSet, Module, RawBlock, Session, SymbolState};
 use std::collections::{BTreeMap, HashMap};
 
 /// Kinds of large blocks that `Wanted` does not need.
@@ -14,6 +14,8 @@ pub const SKIPPED: &[BlockKind] =
 #[derive(Default)]
 pub struct Wanted {
     pub session: Option<Session>,
+    /// How the session ended. `None` if it has not, or its end is not in the file.
+    pub exit: Option<Exit>,
     modules: BTreeMap<u16, Module>,
     /// Frames that were returned before, or are resolved in the file.
     seen: IntSet<u64>,
@@ -48,6 +50,7 @@ impl Wanted {
     pub fn add(&mut self, block: &RawBlock) {
         match block.decode() {
             Ok(Block::Session(session)) => self.session = Some(session),
+            Ok(Block::Summary(summary)) => self.exit = Some(summary.exit),
             Ok(Block::Modules(modules)) => {
                 for module in modules {
                     let instance = module.instance;
