@@ -128,7 +128,9 @@ impl Signals {
     /// Starts to wait for the end of our child, on a thread of its own.
     pub fn wait_for(&self, child: u32) {
         let send = self.send.clone();
-        let wait = move || drop(send.send(Waited::Ended(wait_for(child))));
+        let wait = move || {
+            let _ = send.send(Waited::Ended(wait_for(child)));
+        };
         // If no thread can be started, this thread waits, and a limit of CPU time is not noticed.
         if std::thread::Builder::new().name("heaptrack-wait".into()).spawn(wait).is_err() {
             let _ = self.send.send(Waited::Ended(wait_for(child)));
