@@ -142,13 +142,8 @@ struct Client {
 impl Client {
     fn new() -> Self {
         let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/format/tests/data/v1.htz");
-        let options = Options {
-            rules: None,
-            suppressions: Vec::new(),
-            builtin: true,
-            embedded: true,
-            tool: "fuzz".into(),
-        };
+        let options =
+            Options { rules: None, suppressions: Vec::new(), builtin: true, embedded: true, tool: "fuzz".into() };
         let store = TraceStore::new(&[&trace], options).expect("a trace");
         store.start();
         while store.answer("summary", "").is_err() {
