@@ -267,10 +267,10 @@ mod tests {
         let mut target = Target::new(std::process::id());
         let by_hand = |path: &str| {
             let mut text = String::new();
-            open_in_root(&root, Path::new(path)).map(|mut file| file.read_to_string(&mut text).map(|_| text))
+            open_in_root(&root, Path::new(path))?.read_to_string(&mut text).ok().map(|_| text)
         };
         for path in ["/etc/inside", "/lib/absolute", "/lib/upwards", "/lib/folder/inside", "/../lib/./absolute"] {
-            assert_eq!(by_hand(path).unwrap_or_else(|| panic!("{path}")).unwrap(), "inside", "{path}");
+            assert_eq!(by_hand(path).as_deref(), Some("inside"), "{path}");
         }
         let outside = ["/lib/out", "/lib/process", "/lib/round", "/lib/absolute/x", "/etc", "/etc/passwd", "/lib/none"];
         assert!(outside.iter().all(|path| by_hand(path).is_none()));
