@@ -71,6 +71,7 @@ lint: doc
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	cd crates/web/page && npm run --silent check
+	fuzz/run.sh check
 
 # Links to private items are wanted: these documents are for people who work on the code.
 doc:

@@ -1,5 +1,6 @@
 #!/bin/sh
 # Builds and runs the fuzzers.
+#   run.sh check                  only compiles all targets; a part of make test
 #   run.sh build [--bin NAME]     all targets or one, with coverage and AddressSanitizer
 #   run.sh one NAME SECONDS       one target, then a line about it; fails if there is a crash
 #   run.sh all SECONDS            all targets, two at a time
@@ -20,12 +21,23 @@ LIMITS="-rss_limit_mb=2048 -timeout=10 -detect_leaks=0"
 # Without the search for leaks, libFuzzer does not see single allocations, so AddressSanitizer has to limit them.
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0:detect_odr_violation=0:max_allocation_size_mb=2000}"
 
-build() {
-    # The server's page is not tested, so four empty files are enough.
+# The server's page is not tested, so four empty files are enough.
+empty_page() {
     mkdir -p target/page
     for name in index.html page.css page.js worker.js; do
         [ -e "target/page/$name" ] || : > "target/page/$name"
     done
+}
+
+# Only compiles, without instrumentation.
+check() {
+    empty_page
+    HEAPTRACK_PAGE="$PWD/target/page" RUSTFLAGS="--cfg fuzzing" CARGO_TARGET_DIR=target/check \
+        env -u MAKEFLAGS cargo check --quiet
+}
+
+build() {
+    empty_page
     HEAPTRACK_PAGE="$PWD/target/page" RUSTC_BOOTSTRAP=1 RUSTFLAGS="$FLAGS" CARGO_TARGET_DIR=target \
         env -u MAKEFLAGS cargo build --target "$HOST" "$@"
 }
@@ -79,6 +91,7 @@ case $command in
         [ $# -gt 0 ] || set -- --bins
         build "$@"
         ;;
+    check) check ;;
     one) one "$1" "$2" ;;
     all)
         printf '%s\n' $TARGETS | xargs -P 2 -I NAME ./run.sh one NAME "$1"
