@@ -39,6 +39,17 @@ fn signal_by_command(name: &str, pids: &[u32]) {
     let _ = command.stderr(std::process::Stdio::null()).status().expect("kill(1)");
 }
 
+/// A process that must not outlive its test: it gets SIGKILL if the test fails before it has ended the process.
+pub struct KilledOnFailure(pub u32);
+
+impl Drop for KilledOnFailure {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            signal("KILL", &[self.0]);
+        }
+    }
+}
+
 pub fn children(pid: u32) -> Vec<u32> {
     std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
         .unwrap_or_default()

@@ -231,7 +231,7 @@ fn as_another_user_and_of_another_user() {
     };
     // Root attaches to a process of the user nobody.
     let target = counts_are_exact(Target::spawn(nobody(&program).arg("2")));
-    // The user nobody attaches to its own process, without any capability.
+    // A heaptrack of the same user, without any capability, attaches to it too.
     let heaptrack = folder.join("heaptrack");
     std::fs::copy(heaptrack_tests::run::heaptrack(), &heaptrack).unwrap();
     let trace = folder.join("trace.htz");

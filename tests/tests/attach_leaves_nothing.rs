@@ -189,7 +189,8 @@ fn an_attach_that_fails_late() {
     assert_eq!(target.finish().0, 0);
 }
 
-/// Children that have become unreadable for the user who records. Root can restore them.
+/// After a fork, these children make their memory unreadable for a recorder without root. The detach names them, and root
+/// can restore them.
 #[test]
 fn workers_that_hide_their_memory() {
     let folder = Folder::new();

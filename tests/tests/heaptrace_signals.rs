@@ -1,6 +1,6 @@
 //! `heaptrace` answers every signal once, in order, with the numbers of the moment of the signal.
 use heaptrack_tests::heaptrace::{Heaptrace, Part, Traced, dumps, files, parse};
-use heaptrack_tests::process::{signal, wait_for};
+use heaptrack_tests::process::{KilledOnFailure, signal, wait_for};
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, process};
 use std::process::{Child, Command, Stdio};
@@ -44,15 +44,7 @@ fn more_signals_than_the_queue_holds_are_counted() {
 struct Watched {
     folder: Folder,
     child: Child,
-    program: u32,
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            signal("KILL", &[self.program]);
-        }
-    }
+    program: KilledOnFailure,
 }
 
 impl Watched {
@@ -70,7 +62,7 @@ impl Watched {
         let stdout = std::fs::File::create(folder.join("stdout")).unwrap();
         let child = command.stdin(Stdio::null()).stdout(stdout).spawn().unwrap();
         let program = process::target_of(child.id(), &target("trace_attach"));
-        let watched = Watched { folder, child, program };
+        let watched = Watched { folder, child, program: KilledOnFailure(program) };
         watched.wait_until_it_says("ready");
         wait_for("the first line", || watched.log().contains("initialized").then_some(()));
         watched
@@ -86,9 +78,9 @@ impl Watched {
 
     /// Lets the program keep ten more blocks and end. Returns (key, blocks, bytes) of keep() in each report.
     fn end(mut self) -> Vec<(String, (u64, u64))> {
-        signal("USR1", &[self.program]);
+        signal("USR1", &[self.program.0]);
         self.wait_until_it_says("kept");
-        signal("TERM", &[self.program]);
+        signal("TERM", &[self.program.0]);
         assert_eq!(self.child.wait().unwrap().code(), Some(6));
         dumps(parse(&self.log())).iter().map(|dump| (dump.lists[0].0.clone(), dump.of("keep"))).collect()
     }
@@ -97,9 +89,9 @@ impl Watched {
 #[test]
 fn inherited_ignored_signals_are_answered() {
     let watched = Watched::start("QUIT,USR2");
-    signal("USR2", &[watched.program]);
+    signal("USR2", &[watched.program.0]);
     wait_for("a report", || watched.log().contains("statm").then_some(()));
-    signal("QUIT", &[watched.program]);
+    signal("QUIT", &[watched.program.0]);
     let expected = [("count".to_owned(), (5, 555)), ("size".to_owned(), (10, 5550))];
     assert_eq!(watched.end(), expected, "the second window has the blocks that came after it");
 }

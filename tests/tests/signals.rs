@@ -2,7 +2,7 @@
 //! the recorder's own CPU time ends only the recording.
 use heaptrack_tests::Folder;
 use heaptrack_tests::attach::Target;
-use heaptrack_tests::process::{self, signal, wait_for};
+use heaptrack_tests::process::{self, KilledOnFailure, signal, wait_for};
 use heaptrack_tests::report::Report;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
@@ -13,15 +13,7 @@ use std::process::{Child, Command, Stdio};
 struct Recorded {
     folder: Folder,
     recorder: Child,
-    program: u32,
-}
-
-impl Drop for Recorded {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            signal("KILL", &[self.program]);
-        }
-    }
+    _program: KilledOnFailure,
 }
 
 impl Recorded {
@@ -34,7 +26,7 @@ impl Recorded {
         command.stderr(File::create(folder.join("stderr")).unwrap());
         let recorder = command.spawn().unwrap();
         let program = process::target_of(recorder.id(), &target("signal_log"));
-        let recorded = Recorded { folder, recorder, program };
+        let recorded = Recorded { folder, recorder, _program: KilledOnFailure(program) };
         recorded.wait_until_it_says("ready");
         recorded
     }
@@ -137,7 +129,8 @@ fn a_heaptrace_without_cpu_time_reports() {
     assert_eq!(recorded.end(), 7, "the program ran on");
 }
 
-/// The user nobody may not raise the limit. SIGXCPU announces it to the recorder, and the program has it as it was.
+/// Without root, a process cannot raise its hard limit. The recorder lowers its own soft limit, so that the kernel sends it
+/// SIGXCPU a second before SIGKILL. The program keeps both limits as they were.
 #[test]
 fn a_limit_of_cpu_time_is_the_programs_own() {
     let folder = Folder::new();

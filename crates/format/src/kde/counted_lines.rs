@@ -1,4 +1,7 @@
 //! Reads a piece of decoded text: counts its events by allocation class, and translates all other lines.
+//!
+//! Receives: the words of a piece (`event_words.rs`) and its lines. Returns: nothing; the counts and definitions of the reader
+//! grow. Must hold: an event is counted only after all lines before it, because they may define its allocation class.
 use super::KdeReader;
 use super::event_words::Part;
 use super::text::Lines;
