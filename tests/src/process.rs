@@ -64,6 +64,18 @@ pub fn state(pid: u32) -> Option<char> {
     text.rsplit_once(") ")?.1.chars().next()
 }
 
+/// Returns true if a process of this group still runs.
+pub fn has_group(group: u32) -> bool {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let stats = processes.filter_map(|process| std::fs::read_to_string(process.path().join("stat")).ok());
+    // After the name: the state, the parent and the group.
+    let fields = |stat: &str| -> Option<(String, u32)> {
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        Some((fields.next()?.to_owned(), fields.nth(1)?.parse().ok()?))
+    };
+    stats.filter_map(|stat| fields(&stat)).any(|(state, its_group)| its_group == group && state != "Z")
+}
+
 pub fn executable(pid: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }

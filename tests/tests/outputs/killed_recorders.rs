@@ -3,7 +3,7 @@
 use super::ended::{assert_tidied, wait_for_a_moment};
 use super::{command, run, said, with_traces};
 use heaptrack_tests::attach::{Target, detach};
-use heaptrack_tests::process::{code, signal};
+use heaptrack_tests::process::{code, has_group, signal, wait_for};
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Chance, Folder, Report, scale};
 use serde_json::json;
@@ -23,6 +23,8 @@ fn kill_it(folder: &Folder, words: &[&str], took: Duration, chance: &mut Chance)
     // Kill the program too, because it would continue without its recorder.
     let group = format!("-{}", recorder.id());
     let _ = Command::new("kill").args(["-s", "KILL", "--", &group]).stderr(Stdio::null()).status().expect("kill(1)");
+    // Between fork and exec, the program is a copy of the recorder and holds the locks of its files.
+    wait_for("the end of the program", || (!has_group(recorder.id())).then_some(()));
 }
 
 /// A recording replaces the old trace as soon as the program runs, and can be read from that moment on. Returns true if
