@@ -128,9 +128,10 @@ def write(name, text):
     return path
 
 
-def compile_churn():
-    source, binary = HERE / "churn.cpp", FOLDER / "churn"
+def compile_program(name):
+    source, binary = HERE / f"{name}.cpp", FOLDER / name
     if not binary.exists() or binary.stat().st_mtime < source.stat().st_mtime:
+        FOLDER.mkdir(parents=True, exist_ok=True)
         subprocess.run(["g++", "-O2", "-g", "-pthread", source, "-o", binary], check=True)
     return binary
 
@@ -139,11 +140,13 @@ def make():
     """All inputs, by name."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     return {
-        "churn": compile_churn(),
+        "churn": compile_program("churn"),
+        "live_blocks": compile_program("live_blocks"),
         "json": write("documents.json", json.dumps(list(documents(16000)))),
         "more_json": write("more_documents.json", json.dumps(list(documents(22500)))),
         "python": write("pipeline.py", PYTHON),
         "python_dense": write("roundtrip.py", PYTHON_DENSE),
+        "perl": HERE / "hash.pl",
         "sql": write("work.sql", SQL),
         "node": write("work.js", NODE),
         "templates": write("templates.cpp", TEMPLATES),
