@@ -28,7 +28,8 @@ def model_costs(found):
 def millions(rate):
     if math.isinf(rate):
         return "-"
-    return f"{rate / 1e6:.1f} M" if rate < 100e6 else f"{rate / 1e6:,.0f} M"
+    digits = 2 if rate < 1e6 else 1 if rate < 100e6 else 0
+    return f"{rate / 1e6:,.{digits}f} M"
 
 
 def count(number):
@@ -194,6 +195,7 @@ def page(found, options, load, picture):
     costs, sizes = model_costs(found), options.sizes
     most = sizes.threads[-1]
     trial = "\nThis run was short, to try the script. Its figures mean little.\n" if options.quick else ""
+    busy = "\nOther programs kept all cores busy, so the events a second of the tables are much too low.\n" if load >= found["cores"] else ""
     kde = "" if found["kde"] else "\nKDE's heaptrack is not installed here, so it was not measured.\n"
     recorder_words, stage_cost = "R is 1, because the binary has one recorder thread.", "s"
     if costs.is_divided:
@@ -208,7 +210,7 @@ How many events a second are recorded, and what an event costs, with more thread
 that means for a machine with 64 cores. Made by `make bench` (`bench/growth.py`). [overhead.md](overhead.md) has the costs of real programs.
 
 Machine: {run.machine()}; load {load:.1f} at the start. Best of {options.rounds}; KDE's heaptrack one round.
-{trial}{kde}
+{trial}{busy}{kde}
 {verdict(costs)}
 
 ![Events a second and the recorder's CPU time per event, against threads and live blocks, and the limits that the model predicts](images/{picture})
