@@ -6,7 +6,7 @@
 #   make soak     unit and end-to-end tests with all repetitions (make test runs a tenth), sanitizers, a capture library
 #                 that checks itself, fuzzers, the release on other systems; hours. Its parts: make soak-unit, ...
 #   make fuzz     one fuzzer: NAME=ring (trace, kde, symbols, cfi, http, command_line), for SECONDS=60
-#   make bench    timings against KDE's heaptrack, into docs/overhead.md
+#   make bench    timings against KDE's heaptrack, into docs/overhead.md and docs/how-cost-grows.md
 #   make compatibility  visits the whole zoo (tests/zoo) and writes docs/compatibility.md
 #   make install  PREFIX=/usr/local DESTDIR=
 #   make dist     the files of a release, in target/dist (packaging/README.md)
@@ -172,6 +172,7 @@ checked = HEAPTRACK_BIN=$(CURDIR)/target/checks/debug/heaptrack $(CARGO) test -p
 bench: setup static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) /usr/bin/python3 bench/run.py --write docs/overhead.md
 	cd tests/page && HEAPTRACK_BIN=$(CURDIR)/$(BINARY) sh bench.sh $(CURDIR)/docs/overhead.md
+	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) /usr/bin/python3 bench/growth.py --write docs/how-cost-grows.md
 
 compatibility: setup-soak static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) run -p heaptrack-tests --bin compatibility -- --write docs/compatibility.md
