@@ -24,7 +24,7 @@ const KEPT_PEAKS: usize = 1024;
 const FEW_ALLOC_CLASSES: usize = 1 << 16;
 /// The site of all stacks that found no room.
 const OTHER: u32 = 0;
-/// A block's birth is kept in units of 2^8 ns, of which 48 bits count two years.
+/// A block's birth is kept in units of 2^8 ns, of which 47 bits count one year.
 const BIRTH_SHIFT: u32 = 8;
 /// A stamp counts as at most this far after the last time mark, so that a hostile one cannot overflow. Real marks are
 /// closer.

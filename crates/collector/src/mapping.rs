@@ -216,35 +216,116 @@ impl Drop for SlotArea {
     }
 }
 
-/// A table of zeroes in memory of its own. A large table uses huge pages: it is accessed at random, and with small
-/// pages the processor spends more time on TLB misses than on the table.
+/// A bucket of the table of live blocks (`blocks.rs`): four entries in one cache line. Equal parts of the entries lie
+/// side by side, so that one instruction compares them.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    pub low: [u32; 4],
+    pub high: [u32; 4],
+    pub rest: [u64; 4],
+}
+
+/// A table of cache lines in memory of its own, all zero at first. A large table uses huge pages: it is accessed at
+/// random, and with small pages the processor spends more time on TLB misses than on the table.
 #[derive(Debug)]
-pub struct ZeroedTable {
-    base: ptr::NonNull<[u64; 2]>,
+pub struct ZeroedTable<T: Zeroes = Line> {
+    /// Page-aligned, so that each `Line` is one cache line.
+    base: ptr::NonNull<T>,
     length: usize,
     mapped: usize,
 }
 
 // SAFETY: the mapping at `base` belongs to this `ZeroedTable` alone (`zeroed` to `drop`), holds numbers, and is not
 // tied to a thread.
-unsafe impl Send for ZeroedTable {}
+unsafe impl<T: Zeroes> Send for ZeroedTable<T> {}
+
+/// An entry of a `ZeroedTable`.
+///
+/// # Safety
+/// The type consists of numbers only: every pattern of bits is a value, also all zeroes, and dropping it does nothing.
+pub unsafe trait Zeroes: Copy {}
+
+// SAFETY: two numbers.
+unsafe impl Zeroes for [u64; 2] {}
+// SAFETY: arrays of numbers.
+unsafe impl Zeroes for Line {}
 
 const HUGE_PAGE: usize = 2 << 20;
 
-impl ZeroedTable {
+/// Returns the bytes to map for a table of `length` entries, and the alignment of its base.
+const fn extent<T>(length: usize) -> (usize, usize) {
+    let bytes = length * size_of::<T>();
+    let align = if bytes >= HUGE_PAGE / 2 { HUGE_PAGE } else { channel::PAGE };
+    ((if bytes > 0 { bytes } else { 1 }).next_multiple_of(align), align)
+}
+
+impl<T: Zeroes> ZeroedTable<T> {
     pub fn zeroed(length: usize) -> Self {
-        let bytes = length * size_of::<[u64; 2]>();
-        let is_large = bytes >= HUGE_PAGE / 2;
-        let mapped = bytes.max(1).next_multiple_of(if is_large { HUGE_PAGE } else { channel::PAGE });
-        let base = map_zeroes(mapped, if is_large { HUGE_PAGE } else { channel::PAGE });
-        let Some(base) = base else { std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u64; 2]>()) };
+        let (mapped, align) = extent::<T>(length);
+        let base = map_zeroes(mapped, align, ProtFlags::READ | ProtFlags::WRITE);
+        let Some(base) = base else { std::alloc::handle_alloc_error(std::alloc::Layout::new::<T>()) };
+        let mut table = ZeroedTable { base: base.cast(), length, mapped };
+        table.advise(0);
+        table
+    }
+
+    /// Appends zeroes until the table has `length` lines. Copies only small tables: the pages of a large one are moved
+    /// to other addresses.
+    pub fn grow(&mut self, length: usize) {
+        let (mapped, align) = extent::<T>(length);
+        if align != extent::<T>(self.length).1 {
+            // The first half megabyte of a large table is to lie in a huge page, too.
+            let mut larger = Self::zeroed(length);
+            larger[..self.length].copy_from_slice(self);
+            *self = larger;
+            return;
+        }
+        let before = self.mapped;
+        if mapped > before {
+            let Some(base) = self.remap(mapped, align) else {
+                std::alloc::handle_alloc_error(std::alloc::Layout::new::<T>())
+            };
+            (self.base, self.mapped) = (base, mapped);
+            self.advise(before);
+        }
+        self.length = length;
+    }
+
+    /// Enlarges the mapping to `mapped` bytes. Returns its new base, which replaces `self.base`, or `None` if there is
+    /// no memory; then the mapping is as before.
+    fn remap(&mut self, mapped: usize, align: usize) -> Option<ptr::NonNull<T>> {
+        let old = self.base.as_ptr().cast();
+        let flags = rustix::mm::MremapFlags::MAYMOVE;
+        // Huge pages stay huge only if they move to an address that is aligned like them.
+        if align > channel::PAGE
+            && let Some(place) = map_zeroes(mapped, align, ProtFlags::empty())
+        {
+            // SAFETY: `self` owns the `self.mapped` bytes at `old`, and no slice of them exists because `self` is
+            // borrowed mutably. `map_zeroes` has just reserved the `mapped` bytes at `place`, which nothing refers to.
+            let moved = unsafe { rustix::mm::mremap_fixed(old, self.mapped, mapped, flags, place.as_ptr().cast()) };
+            if let Ok(base) = moved {
+                return ptr::NonNull::new(base.cast());
+            }
+            // The reserved addresses are not unmapped: the kernel may have released them before it failed, and another
+            // thread may have mapped something there. They take no memory.
+        }
+        // SAFETY: `self` owns the `self.mapped` bytes at `old`, and no slice of them exists because `self` is borrowed
+        // mutably. Without a fixed address the kernel takes addresses that are free.
+        let moved = unsafe { rustix::mm::mremap(old, self.mapped, mapped, flags) };
+        ptr::NonNull::new(moved.ok()?.cast())
+    }
+
+    /// Tells the kernel how the pages from byte `from` on will be used.
+    fn advise(&mut self, from: usize) {
         // All pages of a small table are used soon. Without populating them, each would fault twice: at its first read
         // and at its first write.
+        let is_large = extent::<T>(self.length).1 == HUGE_PAGE;
         let advice = if is_large { Advice::LinuxHugepage } else { Advice::LinuxPopulateWrite };
-        // SAFETY: `map_zeroes` has just returned `mapped` bytes at `base` that nothing refers to yet. Both kinds of
-        // advice keep the bytes as they are.
-        let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, advice) };
-        ZeroedTable { base: base.cast(), length, mapped }
+        let start = self.base.as_ptr().cast::<u8>().wrapping_add(from);
+        // SAFETY: `self` owns the `mapped` bytes at `base`, of which `from` are before `start`. Both kinds of advice
+        // keep the bytes as they are.
+        let _ = unsafe { rustix::mm::madvise(start.cast(), self.mapped - from, advice) };
     }
 }
 
@@ -263,11 +344,10 @@ pub fn take_memory_in_large_steps() {
 }
 
 /// Maps `length` private zero bytes at a multiple of `align`. Returns `None` if there is no memory.
-fn map_zeroes(length: usize, align: usize) -> Option<ptr::NonNull<u8>> {
+fn map_zeroes(length: usize, align: usize, access: ProtFlags) -> Option<ptr::NonNull<u8>> {
     let slack = if align > channel::PAGE { align } else { 0 };
-    let flags = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     // SAFETY: without `MapFlags::FIXED` the kernel takes addresses that are free, so no memory in use is replaced.
-    let raw = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length + slack, flags.0, flags.1) }.ok()?;
+    let raw = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length + slack, access, MapFlags::PRIVATE) }.ok()?;
     let start = raw.cast::<u8>();
     let before = start.align_offset(align).min(slack);
     let base = start.wrapping_add(before);
@@ -281,29 +361,29 @@ fn map_zeroes(length: usize, align: usize) -> Option<ptr::NonNull<u8>> {
     ptr::NonNull::new(base)
 }
 
-impl std::ops::Deref for ZeroedTable {
-    type Target = [[u64; 2]];
+impl<T: Zeroes> std::ops::Deref for ZeroedTable<T> {
+    type Target = [T];
     #[inline(always)]
     fn deref(&self) -> &Self::Target {
-        // SAFETY: `zeroed` has mapped at least `length` entries at `base`, page-aligned, and only `drop` unmaps them.
-        // They are zeroes or what `deref_mut` wrote, so every entry is initialised. The slice borrows `self`.
+        // SAFETY: `zeroed` or `grow` has mapped at least `length` lines at `base`, page-aligned, and only `drop` unmaps
+        // them. They are zeroes or what `deref_mut` wrote, so every line is initialised. The slice borrows `self`.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length) }
     }
 }
 
-impl std::ops::DerefMut for ZeroedTable {
+impl<T: Zeroes> std::ops::DerefMut for ZeroedTable<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Self::Target {
-        // SAFETY: `zeroed` has mapped at least `length` initialised entries at `base`, page-aligned, and only `drop`
-        // unmaps them. The slice borrows `self` mutably, so there is no other.
+        // SAFETY: `zeroed` or `grow` has mapped at least `length` initialised lines at `base`, page-aligned, and only
+        // `drop` unmaps them. The slice borrows `self` mutably, so there is no other.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.length) }
     }
 }
 
-impl Drop for ZeroedTable {
+impl<T: Zeroes> Drop for ZeroedTable<T> {
     fn drop(&mut self) {
-        // SAFETY: `zeroed` has mapped `mapped` bytes at `base` for this `ZeroedTable` alone. Slices of it borrow
-        // `self`, so none is left.
+        // SAFETY: `zeroed` or `grow` has mapped `mapped` bytes at `base` for this `ZeroedTable` alone. Slices of it
+        // borrow `self`, so none is left.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped) };
     }
 }
@@ -400,6 +480,63 @@ pub fn prefetch<T>(place: &T) {
     unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(ptr::from_ref(place).cast()) }
 }
 
+/// What `Line::look_for` finds. Bit n is about entry n.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    pub same: u32,
+    pub empty: u32,
+    /// The lowest bits of `high`.
+    pub count: u32,
+}
+
+/// Selects the entry with this index.
+static SELECT: [[u32; 4]; 4] = [[!0, 0, 0, 0], [0, !0, 0, 0], [0, 0, !0, 0], [0, 0, 0, !0]];
+
+impl Line {
+    /// Looks for entries with the same address, and for those with address 0. The lower half of `high` is ignored.
+    #[inline(always)]
+    pub fn look_for(&self, low: u32, high: u32) -> Found {
+        use core::arch::x86_64::*;
+        // SAFETY: SSE2 is part of x86-64, which this crate is built for. Four `u32` and an `__m128i` have 16 bytes each,
+        // and any bytes are valid for both types.
+        unsafe {
+            let lows = std::mem::transmute::<[u32; 4], __m128i>(self.low);
+            let highs = std::mem::transmute::<[u32; 4], __m128i>(self.high);
+            let upper = _mm_and_si128(highs, _mm_set1_epi32(!0xffff));
+            let is_low = _mm_cmpeq_epi32(lows, _mm_set1_epi32(low as i32));
+            let is_high = _mm_cmpeq_epi32(upper, _mm_set1_epi32((high & !0xffff) as i32));
+            let is_empty = _mm_cmpeq_epi32(_mm_or_si128(lows, upper), _mm_setzero_si128());
+            let bits = |lanes| _mm_movemask_ps(_mm_castsi128_ps(lanes)) as u32;
+            Found {
+                same: bits(_mm_and_si128(is_low, is_high)),
+                empty: bits(is_empty),
+                count: bits(_mm_slli_epi32::<31>(highs)),
+            }
+        }
+    }
+
+    /// Writes `low` and `high` of an entry, except for the lowest bit of `high`. Writes those of the other entries again:
+    /// `look_for` reads all four at once, and has to wait for the cache if only a part of them was written just before.
+    #[inline(always)]
+    pub fn set_address(&mut self, slot: usize, low: u32, high: u32) {
+        use core::arch::x86_64::*;
+        let selected = SELECT[slot % SELECT.len()];
+        // SAFETY: SSE2 is part of x86-64, which this crate is built for. Four `u32` and an `__m128i` have 16 bytes each,
+        // and any bytes are valid for both types.
+        unsafe {
+            let selected = std::mem::transmute::<[u32; 4], __m128i>(selected);
+            let replace = |old: [u32; 4], bits: u32, new: u32| {
+                let old = std::mem::transmute::<[u32; 4], __m128i>(old);
+                let kept = _mm_andnot_si128(_mm_and_si128(selected, _mm_set1_epi32(bits as i32)), old);
+                let new = _mm_or_si128(kept, _mm_and_si128(selected, _mm_set1_epi32(new as i32)));
+                std::mem::transmute::<__m128i, [u32; 4]>(new)
+            };
+            self.low = replace(self.low, !0, low);
+            self.high = replace(self.high, !1, high & !1);
+        }
+    }
+}
+
 #[cfg(test)]
 pub mod tests {
     use super::*;
@@ -412,6 +549,22 @@ pub mod tests {
             max_stall_ms: 1000,
             lsan_symbol: 0,
             watched: false,
+        }
+    }
+
+    #[test]
+    fn tables_keep_their_content_when_they_grow() {
+        let (mut table, mut before) = (ZeroedTable::<Line>::zeroed(64), 0);
+        // Within small pages, within a page, from small to huge pages, and among huge pages.
+        for length in [64, 4096, 4100, 32768, 5 * 32768, 6 * 32768, 40 * 32768] {
+            table.grow(length);
+            assert_eq!(table.len(), length);
+            assert_eq!(table.base.as_ptr().align_offset(extent::<Line>(length).1), 0);
+            for (n, line) in table.iter_mut().enumerate().step_by(63) {
+                assert_eq!((line.rest[3], line.low[0]), if n < before { (n as u64, 1) } else { (0, 0) });
+                (line.rest[3], line.low[0]) = (n as u64, 1);
+            }
+            before = length;
         }
     }
 
