@@ -44,14 +44,13 @@ pub const PATH_HEAD_WORDS: usize = 2;
 pub const MAX_PATH: usize = 4000;
 pub const MAX_SIZE: u64 = (1 << 48) - 1;
 const ADDRESS_MASK: u64 = (1 << 48) - 1;
-const KIND_BITS: u32 = 3;
+pub const KIND_BITS: u32 = 3;
 /// Set in the address of a block that the program reported itself. No address of user space has this bit.
 pub const CUSTOM: u64 = 1 << 47;
 
 numbered! {
     pub enum Kind: u64 {
-        /// A word without meaning. The target never writes one. The collector overwrites a record with such words when
-        /// it has already taken the record out of its order (`collector/src/merge/partner.rs`).
+        /// A word without meaning. The target never writes one.
         Skip = 0,
         Alloc = 1,
         Free = 2,
@@ -155,6 +154,35 @@ pub(crate) const fn path_frames(word: u64) -> Option<u64> {
     if word & ((1 << KIND_BITS) - 1) == Kind::Path as u64 { Some(word >> KIND_BITS & 0x1fff) } else { None }
 }
 
+/// An allocation or a free, with few differences between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain {
+    /// `stamp (61) | kind (3)`, as in the ring.
+    pub head: u64,
+    pub address: u64,
+    /// 0 for a free, as is `stack`.
+    pub size: u64,
+    pub stack: StackId,
+}
+
+impl Plain {
+    #[inline(always)]
+    const fn is_kind(head: u64) -> bool {
+        const KINDS: u64 = 1 << Kind::Alloc as u64 | 1 << Kind::Free as u64 | 1 << Kind::FreeByRealloc as u64;
+        KINDS >> (head & ((1 << KIND_BITS) - 1)) & 1 != 0
+    }
+
+    #[inline(always)]
+    const fn is_alloc_kind(head: u64) -> bool {
+        head & ((1 << KIND_BITS) - 1) == Kind::Alloc as u64
+    }
+
+    #[inline(always)]
+    pub const fn is_alloc(&self) -> bool {
+        Self::is_alloc_kind(self.head)
+    }
+}
+
 /// Decodes the committed words of a ring. They must be a copy, because the target may still change the ring itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder<'a> {
@@ -181,6 +209,30 @@ impl<'a> Decoder<'a> {
                 None => return Ok(None),
             }
         }
+    }
+
+    /// Returns the next record if it is an allocation or a free, without taking it. The code has no branch that depends on
+    /// which of the two it is, because no processor can predict that. `None` also near the end of the words, where the
+    /// record must be decoded by `record`.
+    #[inline(always)]
+    pub fn plain(&self) -> Option<Plain> {
+        let [head, first, second, ..] = *self.words else { return None };
+        if !Plain::is_kind(head) {
+            return None;
+        }
+        let mask = (Plain::is_alloc_kind(head) as u64).wrapping_neg();
+        Some(Plain {
+            head,
+            address: first & ADDRESS_MASK,
+            size: (first >> 48 | (second >> 32) << 16) & mask,
+            stack: (second & mask) as u32,
+        })
+    }
+
+    /// Takes the record that `plain` returned.
+    #[inline(always)]
+    pub fn take_plain(&mut self, plain: &Plain) {
+        self.words = self.words.get(FREE_WORDS + plain.is_alloc() as usize..).unwrap_or_default();
     }
 
     /// Returns the next record, or `None` at the end.
@@ -274,6 +326,37 @@ mod tests {
         let free = Event::Free { stamp: 78, address: 0x7fff_1234_5670, by_realloc: false };
         assert_eq!(Decoder::new(&words).decode(), Ok(Some(free)));
         assert_eq!(Decoder::new(&words[..4]).record(), Err(RecordError::Cut));
+    }
+
+    #[test]
+    fn plain_events_are_those_that_record_finds() {
+        let mut words = Vec::new();
+        words.extend(encode_alloc(77, 0x7fff_1234_5670, 0x1234_5678_9abc, 0xdead_beef));
+        words.extend(encode_free(Kind::Free, 78, 0x7fff_1234_5670));
+        words.extend(encode_free(Kind::FreeByRealloc, 79, CUSTOM | 0x10));
+        words.extend(encode_alloc(80, 0x20, 0, 0));
+        words.extend(encode_mark(Kind::Image, 81, 2));
+        words.extend(encode_free(Kind::Free, 82, 0x20));
+        let (mut decoder, mut plain) = (Decoder::new(&words), Vec::new());
+        while let Some(next) = decoder.plain() {
+            let Ok(Some(Record::Event(event))) = decoder.clone().record() else { panic!("no event") };
+            let (address, size, stack) = match event {
+                Event::Alloc { address, size, stack, .. } => (address, size, stack),
+                Event::Free { address, .. } => (address, 0, 0),
+                _ => panic!("a mark"),
+            };
+            assert_eq!(
+                (next.head >> KIND_BITS, next.address, next.size, next.stack),
+                (event.stamp(), address, size, stack)
+            );
+            assert_eq!(next.is_alloc(), matches!(event, Event::Alloc { .. }));
+            decoder.take_plain(&next);
+            plain.push(event.stamp());
+        }
+        assert_eq!((plain, decoder.remaining()), (std::vec![77, 78, 79, 80], 4), "up to the mark");
+        let mut end = Decoder::new(&words[12..]);
+        assert_eq!(end.plain(), None, "too few words to look at an allocation");
+        assert_eq!(end.decode(), Ok(Some(Event::Free { stamp: 82, address: 0x20, by_realloc: false })));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! Receives: the size and stack of an allocation. Returns: the index of the pair, if it is known; counts the live
 //! blocks of each pair. Must hold: an index stands for the same pair until the pair has no live block and the owner
 //! calls `forget_dead`.
-use crate::mapping::prefetch;
 
 /// The size of one pair, and the number of its live blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,9 +15,18 @@ pub struct Usage {
 /// `size (48) | stack 31..16 (16)`, `stack 15..0 (16) | 0 (16) | index + 1 (32)`. Index + 1 = 0 means empty.
 type Entry = [u64; 2];
 
+/// Finds the index of a pair.
 #[derive(Debug)]
-pub struct AllocClasses {
+pub struct ClassTable {
     table: Vec<Entry>,
+    /// How many entries are used.
+    used: usize,
+}
+
+/// The pairs, and how many of their blocks live.
+#[derive(Debug, Default)]
+pub struct AllocClasses {
+    table: ClassTable,
     usage: Vec<Usage>,
     /// Indexes of forgotten pairs, to be used again.
     unused: Vec<u32>,
@@ -35,20 +43,13 @@ const fn hash(entry: &Entry) -> u64 {
     mixed ^ mixed >> 32
 }
 
-impl Default for AllocClasses {
+impl Default for ClassTable {
     fn default() -> Self {
-        AllocClasses { table: vec![[0; 2]; 1024], usage: Vec::new(), unused: Vec::new() }
+        ClassTable { table: vec![[0; 2]; 1024], used: 0 }
     }
 }
 
-impl AllocClasses {
-    #[inline(always)]
-    pub fn prefetch(&self, size: u64, stack: u32) {
-        if let Some(entry) = self.table.get(hash(&pack(size, stack)) as usize & (self.table.len() - 1)) {
-            prefetch(entry);
-        }
-    }
-
+impl ClassTable {
     /// Returns the index of a known pair.
     #[inline]
     pub fn find(&self, size: u64, stack: u32) -> Option<u32> {
@@ -67,18 +68,15 @@ impl AllocClasses {
         }
     }
 
-    /// Adds a pair under the index that the trace gave it.
+    /// Adds a pair that is not known yet.
     pub fn add(&mut self, size: u64, stack: u32, index: u32) {
-        if (self.usage.len() + 1) * 3 > self.table.len() * 2 {
+        if (self.used + 1) * 3 > self.table.len() * 2 {
             self.grow();
         }
         let mut entry = pack(size, stack);
         entry[1] |= index as u64 + 1;
         Self::place(&mut self.table, entry);
-        if self.usage.len() <= index as usize {
-            self.usage.resize(index as usize + 1, Usage::default());
-        }
-        self.usage[index as usize] = Usage { size, live: 0 };
+        self.used += 1;
     }
 
     fn place(table: &mut [Entry], entry: Entry) {
@@ -99,6 +97,37 @@ impl AllocClasses {
         self.table = larger;
     }
 
+    /// Keeps only the pairs whose index passes.
+    fn retain(&mut self, is_kept: impl Fn(u32) -> bool) {
+        let kept = |entry: &&Entry| (entry[1] as u32).checked_sub(1).is_some_and(&is_kept);
+        let kept: Vec<Entry> = self.table.iter().filter(kept).copied().collect();
+        self.used = kept.len();
+        self.table.fill([0; 2]);
+        kept.into_iter().for_each(|entry| Self::place(&mut self.table, entry));
+    }
+}
+
+impl AllocClasses {
+    /// Returns the index of a known pair.
+    #[inline]
+    pub fn find(&self, size: u64, stack: u32) -> Option<u32> {
+        self.table.find(size, stack)
+    }
+
+    /// Adds a pair under an index that no pair has.
+    pub fn add(&mut self, size: u64, stack: u32, index: u32) {
+        self.table.add(size, stack, index);
+        self.define(size, index);
+    }
+
+    /// Sets the size of an index whose pair is known elsewhere.
+    pub fn define(&mut self, size: u64, index: u32) {
+        if self.usage.len() <= index as usize {
+            self.usage.resize(index as usize + 1, Usage::default());
+        }
+        self.usage[index as usize] = Usage { size, live: 0 };
+    }
+
     /// Returns an index for `add` that no pair has.
     pub fn next_index(&mut self) -> u32 {
         self.unused.pop().unwrap_or(self.usage.len() as u32)
@@ -111,16 +140,11 @@ impl AllocClasses {
 
     /// Forgets all pairs without a live block, so that their indexes can be used again.
     pub fn forget_dead(&mut self) {
-        let is_alive = |entry: &&Entry| {
-            let index = (entry[1] as u32).checked_sub(1);
-            index.and_then(|index| self.usage.get(index as usize)).is_some_and(|usage| usage.live > 0)
-        };
-        let alive: Vec<Entry> = self.table.iter().filter(is_alive).copied().collect();
+        let usage = &self.usage;
+        self.table.retain(|index| usage.get(index as usize).is_some_and(|usage| usage.live > 0));
         self.unused = (0..self.usage.len() as u32).filter(|index| self.usage[*index as usize].live == 0).collect();
         // `next_index` takes the last one, so low indexes are used first.
         self.unused.reverse();
-        self.table.fill([0; 2]);
-        alive.into_iter().for_each(|entry| Self::place(&mut self.table, entry));
     }
 
     #[inline]

@@ -169,36 +169,43 @@ impl DomainRecorder {
         self.next_mark = stamp.saturating_add(if step == 0 { MARK_TICKS } else { step });
     }
 
-    /// Prefetches for `next_block`, some events ahead.
-    #[inline(always)]
-    pub fn expect(&self, size: u64, stack: u32) {
-        if !self.sink.is_live() {
-            self.alloc_classes.prefetch(size, stack);
+    /// Takes note of the next allocation class.
+    pub fn define(&mut self, size: u64, stack: u32) {
+        if let Sink::Trace(trace) = &mut self.sink {
+            let index = trace.alloc_classes.push(size, stack);
+            self.alloc_classes.define(size, index);
         }
     }
 
-    /// Returns the block that an allocation would become.
+    /// Returns the block that an allocation of this class would become.
     #[inline(always)]
-    pub fn next_block(&mut self, stamp: Stamp, size: u64, stack: u32, stacks: &Stacks) -> Block {
-        let key = self.sink.key(stack, stacks, &mut self.alloc_classes);
-        let alloc_class = match self.alloc_classes.find(size, key) {
+    pub fn next_block(&self, alloc_class: u32) -> Block {
+        Block { sequence: self.sink.allocations(), alloc_class }
+    }
+
+    /// For the live front end: returns the block that an allocation would become.
+    pub fn live_block(&mut self, stamp: Stamp, size: u64, stack: u32, stacks: &Stacks) -> Block {
+        let Sink::Live(live) = &mut self.sink else { return Block { sequence: 0, alloc_class: 0 } };
+        let site = live.site_of(stack, stacks, &mut self.alloc_classes);
+        let alloc_class = match self.alloc_classes.find(size, site) {
             Some(alloc_class) => alloc_class,
-            None => self.new_alloc_class(size, key),
+            None => live.new_alloc_class(&mut self.alloc_classes, size, site),
         };
-        Block { sequence: self.sink.number(stamp), alloc_class }
+        Block { sequence: live.birth(stamp), alloc_class }
     }
 
-    #[cold]
-    fn new_alloc_class(&mut self, size: u64, key: u32) -> u32 {
-        self.sink.new_alloc_class(&mut self.alloc_classes, size, key)
+    /// True if the allocation class was defined.
+    #[inline(always)]
+    pub const fn knows(&self, alloc_class: u32) -> bool {
+        (alloc_class as usize) < self.alloc_classes.len()
     }
 
     #[inline(always)]
-    pub fn alloc(&mut self, block: Block, size: u64) {
+    pub fn alloc(&mut self, block: Block) {
+        let Some(usage) = self.alloc_classes.usage_mut(block.alloc_class) else { return };
+        usage.live += 1;
+        let size = usage.size;
         self.sink.alloc(block.alloc_class, size);
-        if let Some(usage) = self.alloc_classes.usage_mut(block.alloc_class) {
-            usage.live += 1;
-        }
         if let Some(last) = self.last_alloc.get_mut(self.slot) {
             *last = block.sequence;
         }

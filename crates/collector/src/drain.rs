@@ -5,7 +5,7 @@
 //! nothing else; no thread of the target can make us wait.
 use crate::audit::{AtWork, Audited, Counts};
 use crate::mapping::{Mapping, SlotArea};
-use crate::merge::Merge;
+use crate::merge::{Merge, Ordering};
 use crate::proc_files::Process;
 use crate::queue::Store;
 use channel::{Fence, Header, Owner, Reaped, SlotHeader, SlotState, Stamp};
@@ -21,7 +21,7 @@ const KEPT_AREAS: usize = 16;
 const MANY_AREAS: usize = 256;
 /// A process that has memory this long after one of its threads was gone did not end together with that thread.
 const LIVED_ON: Duration = Duration::from_secs(1);
-/// If this many words are queued (3 MB), rings are not emptied during a merge.
+/// If this many words are queued (3 MB), rings are not emptied during a ordering.
 const MOST_RELIEF: usize = Store::BOUND / 8;
 
 #[derive(Default)]
@@ -92,8 +92,8 @@ impl Drain {
         self.mapping.region().watermark(now, || barrier(self.header()))
     }
 
-    /// Copies all committed words into the merge's queues.
-    pub fn empty_rings(&mut self, merge: &mut Merge) -> Drained {
+    /// Copies all committed words into the queues.
+    pub fn empty_rings(&mut self, ordering: &mut Ordering) -> Drained {
         let count = self.count();
         if self.slots.len() < count as usize {
             self.slots.resize_with(count as usize, Slot::default);
@@ -105,7 +105,7 @@ impl Drain {
             if owner.state() == SlotState::Free {
                 continue;
             }
-            let (words, is_partial) = self.empty_slot(index, header, merge);
+            let (words, is_partial) = self.empty_slot(index, header, ordering);
             drained.words += words;
             drained.fullest = drained.fullest.max(words);
             drained.is_partial |= is_partial;
@@ -127,16 +127,16 @@ impl Drain {
 
     /// Empties the rings if some thread may soon have to wait, but only while little is queued. A thread that outpaces
     /// the collector for long must wait, because the queues would grow without end.
-    pub fn relieve_rings(&mut self, merge: &mut Merge) -> Option<Drained> {
-        if merge.queued() >= MOST_RELIEF || !self.is_any_half_full() {
+    pub fn relieve_rings(&mut self, ordering: &mut Ordering) -> Option<Drained> {
+        if ordering.queued() >= MOST_RELIEF || !self.is_any_half_full() {
             return None;
         }
         self.header().next_round();
-        Some(self.empty_rings(merge))
+        Some(self.empty_rings(ordering))
     }
 
     /// Returns the number of words, and whether some had to stay in the ring.
-    fn empty_slot(&mut self, index: u32, header: &SlotHeader, merge: &mut Merge) -> (usize, bool) {
+    fn empty_slot(&mut self, index: u32, header: &SlotHeader, ordering: &mut Ordering) -> (usize, bool) {
         let Some(slot) = self.slots.get_mut(index as usize) else { return (0, false) };
         if header.is_drained() {
             return (0, false);
@@ -148,15 +148,15 @@ impl Drain {
             self.areas += slot.area.is_some() as usize;
         }
         let mut words = 0;
-        let is_partial = !slot.stopped && (slot.area.is_none() || !merge.has_room());
+        let is_partial = !slot.stopped && (slot.area.is_none() || !ordering.has_room());
         if let Some(area) = slot.area.as_ref().filter(|_| !slot.stopped) {
             for (nested, ring) in area.rings().iter().enumerate() {
                 let source = index * 2 + nested as u32;
-                match merge.drain(source, ring) {
+                match ordering.drain(source, ring) {
                     Ok(count) => words += count,
                     Err(_) => slot.stopped = true,
                 }
-                slot.stopped |= merge.is_broken(source);
+                slot.stopped |= ordering.is_broken(source);
             }
             self.stopped_slots += slot.stopped as u64;
         }
@@ -365,7 +365,7 @@ mod tests {
         }
 
         fn relieve(&mut self) -> Option<usize> {
-            self.drain.relieve_rings(&mut self.merge).map(|drained| drained.words)
+            self.drain.relieve_rings(self.merge.ordering()).map(|drained| drained.words)
         }
 
         fn merge(&mut self) {
@@ -393,13 +393,13 @@ mod tests {
             target.write(0, RING);
             let Some(words) = target.relieve() else { break };
             queued += words;
-            assert_eq!(target.merge.queued(), queued);
+            assert_eq!(target.merge.ordering().queued(), queued);
             assert!(queued < MOST_RELIEF + RING, "{queued}");
         }
         assert!(queued >= MOST_RELIEF, "{queued}");
         assert_eq!(target.write(0, EVENT), 0, "the thread waits");
         target.merge();
-        assert_eq!(target.merge.queued(), 0);
+        assert_eq!(target.merge.ordering().queued(), 0);
         assert!(target.relieve().is_some_and(|words| words > RING - EVENT));
     }
 }

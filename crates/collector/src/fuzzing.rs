@@ -86,7 +86,7 @@ impl Collector {
     pub fn round(&mut self, round: Round) {
         let now = self.recorder.timeline.sample(self.mapping.region().header());
         let watermark = self.drain.watermark(now);
-        self.drain.empty_rings(&mut self.merge);
+        self.drain.empty_rings(self.merge.ordering());
         self.merge_to(watermark, round.patience);
         if round.is_periodic {
             self.drain.reap(&self.recorder.process, &self.merge);
@@ -104,7 +104,7 @@ impl Collector {
             match self.merge.run(watermark, patience, &mut self.recorder) {
                 Stopped::Done | Stopped::Waiting => return,
                 Stopped::Paused => {
-                    self.drain.relieve_rings(&mut self.merge);
+                    self.drain.relieve_rings(self.merge.ordering());
                 }
                 Stopped::Full => {
                     if self.is_live {
@@ -128,7 +128,7 @@ impl Collector {
         self.recorder.timeline.sample(header);
         let begun = self.drain.begun();
         loop {
-            let drained = self.drain.empty_rings(&mut self.merge);
+            let drained = self.drain.empty_rings(self.merge.ordering());
             self.merge_to(Stamp::MAX, 0);
             if drained.words == 0 && self.merge.is_empty() {
                 break;

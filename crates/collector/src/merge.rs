@@ -1,26 +1,31 @@
-//! The k-way merge of all rings into one order of events.
+//! The merge of all rings into one order of events.
 //!
 //! Receives: the queues of all rings, and a watermark below which no ring gets another event. Returns: all events below the watermark,
 //! one after the other, to a `Consumer`. Must hold: events of one ring keep their order, and at equal stamps a free comes first.
 //!
 //! Stamps are taken without a fence. Two threads that hand an address to each other within a few hundred cycles can
 //! therefore stamp in the wrong order. The consumer notices (an allocation of a live address, or a free of an address that is not
-//! live), and the merge looks ahead for the event that must come first (`partner.rs`). Only that event moves.
+//! live), and the merge looks ahead for the other event (`partner.rs`). Only frees move.
 mod consumer;
-mod heap;
+mod item;
+mod ordering;
 mod partner;
+mod pipeline;
 mod recent_frees;
+mod slice;
 mod source;
 #[cfg(test)]
 pub mod tests;
 
 use crate::queue::Store;
-use channel::{Decoder, Event, Ring, RingError, Stamp};
-pub use consumer::{Consumer, Item, Verdict};
-use heap::Heap;
-use recent_frees::RecentFrees;
-use source::Source;
-use std::ops::ControlFlow;
+use channel::Stamp;
+pub use consumer::{Consumer, NumberSource, Verdict, take_each};
+pub use item::Item;
+pub use ordering::Ordering;
+use partner::{Pending, Took};
+pub use pipeline::{Learner, MOST_THREADS};
+pub use recent_frees::RecentFrees;
+use slice::Slice;
 
 /// Why the merge stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,29 +52,19 @@ pub struct Patience {
 
 #[derive(Debug)]
 pub struct Merge {
-    store: Store,
-    sources: Vec<Source>,
-    /// The key of the next event of each source that has events.
-    heap: Heap,
-    batch: Vec<Item>,
-    at: usize,
-    broken: u64,
-    frees: RecentFrees,
+    ordering: Ordering,
+    /// Empty; kept for its room.
+    slice: Slice,
+    pending: Pending,
+    /// All events with keys below this are in `pending` or were taken.
+    complete: u64,
 }
 
 /// Rings of one thread: one for its events, one for events that happen within them.
 const RINGS: usize = 2;
-/// Long enough to hide a cache miss, short enough to stay in the first level cache.
-const BATCH: usize = 64;
 /// Events between two checks of the consumer and the rings. They take a small part of the time in which a thread can fill
 /// half of its ring.
 const STRETCH: usize = 4096;
-
-/// Order of events: by stamp, at equal stamps the free before the allocation.
-#[inline(always)]
-const fn key(event: &Event) -> u64 {
-    event.stamp() << 1 | matches!(event, Event::Alloc { .. }) as u64
-}
 
 /// Keys of events below the watermark are below this.
 const fn limit(watermark: Stamp) -> u64 {
@@ -77,207 +72,97 @@ const fn limit(watermark: Stamp) -> u64 {
     (if watermark < most { watermark } else { most }) << 1
 }
 
-#[inline(always)]
-const fn address(event: &Event) -> u64 {
-    match *event {
-        Event::Alloc { address, .. } | Event::Free { address, .. } => address,
-        Event::ThreadStart { .. } | Event::Image { .. } => 0,
-    }
-}
-
 impl Merge {
     pub fn new(store: Store) -> Self {
-        Merge {
-            store,
-            sources: Vec::new(),
-            heap: Heap::default(),
-            batch: Vec::with_capacity(BATCH),
-            at: 0,
-            broken: 0,
-            frees: RecentFrees::default(),
-        }
+        Merge { ordering: Ordering::new(store), slice: Slice::default(), pending: Pending::default(), complete: 0 }
     }
 
-    /// Returns false if `drain` would take nothing now.
-    pub fn has_room(&mut self) -> bool {
-        self.store.has_room()
-    }
-
-    /// Words in memory that were drained and are not merged yet. Words in the spill file are not counted.
-    pub const fn queued(&self) -> usize {
-        self.store.in_memory()
-    }
-
-    /// Takes all committed words out of a ring. Returns `Ok(0)` also when there is no room for them now.
-    pub fn drain(&mut self, source: u32, ring: &Ring<'_>) -> Result<usize, RingError> {
-        let index = source as usize;
-        if self.sources.len() <= index {
-            self.sources.resize_with(index + 1, Source::default);
-        }
-        let Some(place) = self.sources.get_mut(index).filter(|_| self.store.has_room()) else { return Ok(0) };
-        let words = place.queue.fill(ring, &mut self.store)?;
-        if words > 0 && !place.in_heap {
-            self.requeue(source);
-        }
-        Ok(words)
+    /// The queues, which take the words of rings.
+    pub const fn ordering(&mut self) -> &mut Ordering {
+        &mut self.ordering
     }
 
     /// True when nothing of this source is left to merge.
     pub fn is_drained(&self, source: u32) -> bool {
-        self.sources.get(source as usize).is_none_or(|source| source.queue.is_empty())
-            && self.batch.get(self.at..).is_none_or(|rest| rest.iter().all(|item| item.source != source))
+        self.ordering.source(source).is_none_or(|source| source.queue.is_empty()) && !self.pending.has(source)
     }
 
     /// True when nothing of any source is left.
     pub fn is_empty(&self) -> bool {
-        self.at == self.batch.len() && self.heap.is_empty()
+        self.pending.is_empty() && self.ordering.is_empty()
     }
 
-    /// How many events of a source were merged, since its ring was made.
+    /// How many events of a source left its queue, since its ring was made.
     pub fn taken(&self, source: u32) -> u64 {
-        self.sources.get(source as usize).map_or(0, |source| source.taken)
-    }
-
-    #[inline(always)]
-    fn count(&mut self, source: u32) {
-        if let Some(source) = self.sources.get_mut(source as usize) {
-            source.taken += 1;
-        }
-    }
-
-    pub fn is_broken(&self, source: u32) -> bool {
-        self.sources.get(source as usize).is_some_and(|source| source.broken)
+        self.ordering.source(source).map_or(0, |source| source.taken)
     }
 
     /// Words that were discarded because they were no records. Words that cannot be read back from the spill file are not among
     /// them; the audit finds those.
     pub const fn broken_words(&self) -> u64 {
-        self.broken
-    }
-
-    /// Puts a source back into the heap by its first event.
-    fn requeue(&mut self, index: u32) {
-        let Some(source) = self.sources.get_mut(index as usize) else { return };
-        loop {
-            let window = source.queue.window(&mut self.store);
-            let words = window.len();
-            match Decoder::new(window).decode() {
-                Ok(Some(event)) if !source.broken => {
-                    source.in_heap = true;
-                    self.heap.push((key(&event), index));
-                    return;
-                }
-                // This window has only skip words left.
-                Ok(None) if words > 0 => source.queue.advance(words, &mut self.store),
-                Ok(None) => break,
-                _ => {
-                    source.broken = true;
-                    self.broken += source.queue.discard(&mut self.store) as u64;
-                    break;
-                }
-            }
-        }
-        source.in_heap = false;
+        self.ordering.broken_words()
     }
 
     /// Hands every event with a stamp below `watermark` to `consumer`.
-    pub fn run(&mut self, watermark: Stamp, patience: Patience, consumer: &mut impl Consumer) -> Stopped {
+    pub fn run(
+        &mut self,
+        watermark: Stamp,
+        patience: Patience,
+        consumer: &mut (impl Consumer + NumberSource),
+    ) -> Stopped {
+        let limit = limit(watermark);
         let mut done = 0;
-        while done < STRETCH {
-            while let Some(item) = self.batch.get(self.at) {
-                match consumer.take(item) {
-                    Verdict::Taken => {
-                        self.frees.note(&item.event);
-                        self.at += 1;
-                        let source = item.source;
-                        self.count(source);
-                    }
-                    verdict => {
-                        if !self.resolve(verdict, watermark, patience, consumer) {
-                            return Stopped::Waiting;
-                        }
-                    }
+        loop {
+            while let Took::Needs(until) = self.pending.take(self.complete >> 1, patience, consumer) {
+                if self.complete >= limit {
+                    return Stopped::Waiting;
                 }
+                let most = limit.min(until.saturating_add(1).saturating_mul(2));
+                self.gather(most, consumer);
             }
-            self.batch.clear();
-            self.at = 0;
             if consumer.is_full() {
                 return Stopped::Full;
             }
-            if !consumer.wants_expect() {
-                match self.run_straight(watermark, consumer) {
-                    Some(events) => done += events,
-                    None => return Stopped::Done,
-                }
-                continue;
+            if done >= STRETCH {
+                return Stopped::Paused;
             }
-            self.gather(watermark, consumer);
-            if self.batch.is_empty() {
-                return Stopped::Done;
+            match self.run_straight(limit, consumer) {
+                Some(events) => done += events,
+                None => match self.gather(limit, consumer) {
+                    0 => return Stopped::Done,
+                    events => done += events,
+                },
             }
-            done += self.batch.len();
-        }
-        Stopped::Paused
-    }
-
-    /// Returns the source of the next event below `limit`, and the largest key up to which its events come before those of
-    /// all other sources.
-    #[inline]
-    fn next_run(&self, limit: u64) -> Option<(u32, u64)> {
-        let (first, index) = self.heap.first().filter(|(first, _)| *first < limit)?;
-        debug_assert!(self.heap.second_key().is_none_or(|second| first <= second));
-        Some((index, self.heap.second_key().unwrap_or(u64::MAX).min(limit - 1)))
-    }
-
-    /// Updates the top of the heap after some of its events were taken. `next` is the key of its next event, if known.
-    #[inline]
-    fn update_top(&mut self, index: u32, next: Option<u64>) {
-        if let Some(next) = next {
-            self.heap.set_first(next);
-        } else {
-            self.heap.pop();
-            self.requeue(index);
         }
     }
 
-    /// Passes a run of events straight to the consumer. Returns their number, or `None` if no event is left below
-    /// `watermark`.
-    fn run_straight(&mut self, watermark: Stamp, consumer: &mut impl Consumer) -> Option<usize> {
-        let (index, last) = self.next_run(limit(watermark))?;
+    /// Passes some of the next events straight to the consumer, if that is cheaper than to order and announce them. Returns their number.
+    fn run_straight(&mut self, limit: u64, consumer: &mut (impl Consumer + NumberSource)) -> Option<usize> {
+        if consumer.wants_slices() {
+            return None;
+        }
         // A thread that is alone receives no block of another thread, so its frees need not be remembered.
-        let is_shared = self.sources.len() > RINGS;
-        let source = self.sources.get_mut(index as usize)?;
-        let (batch, frees) = (&mut self.batch, &mut self.frees);
-        let run = source.run(&mut self.store, index, (last, STRETCH - 1), consumer, |consumer, item| {
-            if consumer.take(&item) != Verdict::Taken {
-                // `run` asks again and resolves it.
-                batch.push(item);
-                return ControlFlow::Break(());
-            }
+        let is_shared = self.ordering.sources() > RINGS;
+        let pending = &mut self.pending;
+        let (events, refused) = self.ordering.run_straight((limit, STRETCH), consumer, |item| {
             if is_shared {
-                frees.note(&item.event);
+                pending.note(item);
             }
-            ControlFlow::Continue(())
-        });
-        source.taken += (run.events - batch.len()) as u64;
-        self.update_top(index, run.next);
-        // One more, so that a run without events (a look-ahead took them) counts too.
-        Some(run.events + 1)
+        })?;
+        if let Some(item) = refused {
+            self.pending.put(item);
+        }
+        // One more, so that a run without events counts too.
+        Some(events + 1)
     }
 
-    /// Fills the batch with the next events below `watermark`.
-    fn gather(&mut self, watermark: Stamp, consumer: &mut impl Consumer) {
-        while self.batch.len() < BATCH {
-            let Some((index, last)) = self.next_run(limit(watermark)) else { return };
-            let Some(source) = self.sources.get_mut(index as usize) else { return };
-            let batch = &mut self.batch;
-            let most = BATCH - batch.len();
-            let run = source.run(&mut self.store, index, (last, most), consumer, |consumer, item| {
-                consumer.expect(&item.event);
-                batch.push(item);
-                ControlFlow::Continue(())
-            });
-            self.update_top(index, run.next);
-        }
+    /// Appends the next events below `limit` to `pending`. Returns their number.
+    fn gather(&mut self, limit: u64, numbers: &mut impl NumberSource) -> usize {
+        let (start, end) = self.ordering.decode(limit, numbers, &mut self.slice);
+        self.complete = self.complete.max(end);
+        let events = self.slice.count();
+        self.slice.sort(start);
+        self.pending.accept(&mut self.slice.sorted);
+        events
     }
 }

@@ -163,26 +163,6 @@ impl Queue {
         self.front.get(self.at..).unwrap_or_default()
     }
 
-    /// Returns all chunks up to the first spilled one, for a look-ahead. The caller may blank records in them.
-    pub fn resident(&mut self) -> impl Iterator<Item = &mut [u64]> {
-        let front = self.front.get_mut(self.at..).unwrap_or_default();
-        let rest = self.rest.iter_mut().map_while(|chunk| match chunk {
-            Chunk::Words(words) => Some(words.as_mut_slice()),
-            Chunk::Spilled(_) => None,
-        });
-        std::iter::once(front).chain(rest)
-    }
-
-    /// Reads the first spilled chunk back, for a look further ahead. Returns false if there is none.
-    pub fn load(&mut self, store: &mut Store) -> bool {
-        let Some(at) = self.rest.iter().position(|chunk| matches!(chunk, Chunk::Spilled(_))) else { return false };
-        if let Some(chunk) = self.rest.get_mut(at) {
-            let words = mem::replace(chunk, Chunk::Words(Vec::new())).into_words(store);
-            *chunk = Chunk::Words(words);
-        }
-        true
-    }
-
     #[inline]
     pub fn advance(&mut self, words: usize, store: &mut Store) {
         let words = words.min(self.front.len() - self.at);

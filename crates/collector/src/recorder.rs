@@ -8,14 +8,14 @@ use crate::blocks::Blocks;
 use crate::clock::Timeline;
 use crate::domain_recorder::DomainRecorder;
 use crate::mapping::Mapping;
-use crate::merge::{Consumer, Item, Verdict};
+use crate::merge::{Consumer, Item, NumberSource, RecentFrees, Verdict, take_each};
 use crate::modules::Modules;
+use crate::numbering::{Definitions, Numbering};
 use crate::proc_files::Process;
 use crate::sink::Sink;
-use crate::stacks::Stacks;
 use crate::threads::Threads;
 use channel::{CUSTOM, Event, Path, StackId, Stamp};
-use format::{Domain, Module, RawBlock, Thread, Totals};
+use format::{Domain, Frame, Module, RawBlock, StackEncoder, Thread, Totals};
 use std::sync::Arc;
 
 pub struct Recorder {
@@ -24,7 +24,10 @@ pub struct Recorder {
     pub process: Process,
     malloc: DomainRecorder,
     custom: DomainRecorder,
-    stacks: Stacks,
+    numbering: Numbering,
+    /// What `numbering` lists, until it is learnt.
+    definitions: Definitions,
+    stacks: StackEncoder,
     /// The blocks of both domains; a bit of the address tells which.
     blocks: Blocks,
     threads: Threads,
@@ -34,14 +37,16 @@ pub struct Recorder {
 
 impl Recorder {
     pub fn new(mapping: Arc<Mapping>, timeline: Timeline, process: Process, launched: String, sink: Sink) -> Self {
-        let stacks = if sink.is_live() { Stacks::unwritten() } else { Stacks::default() };
+        let numbering = if sink.is_live() { Numbering::unwritten() } else { Numbering::written() };
         Recorder {
             mapping,
             timeline,
             process,
             malloc: DomainRecorder::new(Domain::Malloc, sink),
             custom: DomainRecorder::new(Domain::Custom, Sink::trace()),
-            stacks,
+            numbering,
+            definitions: Definitions::default(),
+            stacks: StackEncoder::new(),
             blocks: Blocks::new(),
             threads: Threads::default(),
             modules: Modules::new(launched),
@@ -70,7 +75,36 @@ impl Recorder {
     }
 
     pub const fn corrupt_stacks(&self) -> u64 {
-        self.stacks.corrupt()
+        self.numbering.stacks.corrupt()
+    }
+
+    /// Takes the numbering out, so that another thread can use it. Until it is returned, numbers come through `learn`.
+    pub fn lend_numbering(&mut self) -> Numbering {
+        std::mem::replace(&mut self.numbering, Numbering::unwritten())
+    }
+
+    pub fn return_numbering(&mut self, numbering: Numbering) {
+        self.numbering = numbering;
+    }
+
+    /// Takes note of definitions. Must be called before events that refer to them are taken.
+    pub fn learn(&mut self, definitions: &mut Definitions) {
+        for (parent, frame) in definitions.nodes.drain(..) {
+            self.stacks.push(parent, Frame(frame));
+        }
+        let [malloc, custom] = &mut definitions.alloc_classes;
+        malloc.drain(..).for_each(|(size, stack)| self.malloc.define(size, stack));
+        custom.drain(..).for_each(|(size, stack)| self.custom.define(size, stack));
+    }
+
+    /// Learns what our own numbering lists.
+    #[cold]
+    #[inline(never)]
+    fn learn_own(&mut self) {
+        let mut definitions = std::mem::take(&mut self.definitions);
+        self.numbering.take_new(&mut definitions);
+        self.learn(&mut definitions);
+        self.definitions = definitions;
     }
 
     /// Reads new modules. Must be called after rings were copied and before their events are merged.
@@ -94,8 +128,9 @@ impl Recorder {
         if !threads.is_empty() {
             put(Thread::to_block(&threads));
         }
-        if let Some(block) = self.stacks.take() {
-            put(block);
+        self.learn_own();
+        if !self.stacks.is_empty() {
+            put(self.stacks.take());
         }
         self.malloc.take_blocks(&mut put);
         // Most programs report no blocks themselves. Their files have none of the custom kinds.
@@ -113,7 +148,7 @@ impl Recorder {
     /// For the live front end: frees memory when there are many stacks. The merge must hold no event.
     pub fn compact(&mut self) {
         if self.malloc.is_live() {
-            self.stacks.compact();
+            self.numbering.stacks.compact();
             self.malloc.stacks_moved();
         }
     }
@@ -140,7 +175,7 @@ impl Recorder {
             self.switch::<IS_CUSTOM>(item.source);
         }
         let domain = if IS_CUSTOM { &mut self.custom } else { &mut self.malloc };
-        domain.set_time(item.event.stamp(), &mut self.timeline);
+        domain.set_time(item.stamp(), &mut self.timeline);
     }
 
     #[inline(never)]
@@ -166,45 +201,73 @@ impl Recorder {
         self.threads.start(slot, tid, image, name)
     }
 
+    /// Takes an allocation or a free of one domain.
     #[inline(always)]
-    fn alloc<const IS_CUSTOM: bool>(&mut self, item: &Item, address: u64, size: u64, stack: u32) -> Verdict {
-        let stamp = item.event.stamp();
-        let domain = if IS_CUSTOM { &mut self.custom } else { &mut self.malloc };
-        if domain.is_live() {
-            domain.set_time(stamp, &mut self.timeline);
+    fn change<const IS_CUSTOM: bool>(&mut self, item: &Item) -> Verdict {
+        if item.is_alloc() {
+            let domain = if IS_CUSTOM { &mut self.custom } else { &mut self.malloc };
+            if !domain.knows(item.number) {
+                self.learn_own();
+            }
+            let block = self.domain::<IS_CUSTOM>().next_block(item.number);
+            if self.blocks.insert(item.address, block).is_err() {
+                return Verdict::StillLive;
+            }
+            self.context::<IS_CUSTOM>(item);
+            self.domain::<IS_CUSTOM>().alloc(block);
+        } else {
+            let Some(block) = self.blocks.remove(item.address) else { return Verdict::NotLive };
+            self.context::<IS_CUSTOM>(item);
+            self.domain::<IS_CUSTOM>().free(block, item.is_by_realloc());
         }
-        let block = domain.next_block(stamp, size, stack, &self.stacks);
-        if self.blocks.insert(address, block).is_err() {
-            return Verdict::StillLive;
-        }
-        self.context::<IS_CUSTOM>(item);
-        self.domain::<IS_CUSTOM>().alloc(block, size);
         Verdict::Taken
     }
 
-    #[inline(always)]
-    fn free<const IS_CUSTOM: bool>(&mut self, item: &Item, address: u64, by_realloc: bool) -> Verdict {
-        let Some(block) = self.blocks.remove(address) else { return Verdict::NotLive };
-        self.context::<IS_CUSTOM>(item);
-        self.domain::<IS_CUSTOM>().free(block, by_realloc);
-        Verdict::Taken
-    }
-
-    /// Handles an event of a block that the program reported itself, or a mark.
+    /// Takes an event of the live front end. Its blocks have the time of their allocation instead of a sequence number.
     #[inline(never)]
-    fn take_rare(&mut self, item: &Item) -> Verdict {
-        match item.event {
-            // The live front end shows malloc's blocks only.
-            Event::Alloc { .. } | Event::Free { .. } if self.malloc.is_live() => (),
-            Event::Alloc { address, size, stack, .. } => return self.alloc::<true>(item, address, size, stack),
-            Event::Free { address, by_realloc, .. } => return self.free::<true>(item, address, by_realloc),
+    fn take_live(&mut self, item: &Item) -> Verdict {
+        match item.event() {
+            // It shows malloc's blocks only.
+            Event::Alloc { address, .. } | Event::Free { address, .. } if address & CUSTOM != 0 => (),
+            Event::Alloc { stamp, address, size, stack } => {
+                self.malloc.set_time(stamp, &mut self.timeline);
+                let block = self.malloc.live_block(stamp, size, stack, &self.numbering.stacks);
+                if self.blocks.insert(address, block).is_err() {
+                    return Verdict::StillLive;
+                }
+                self.context::<false>(item);
+                self.malloc.alloc(block);
+            }
+            Event::Free { address, by_realloc, .. } => {
+                let Some(block) = self.blocks.remove(address) else { return Verdict::NotLive };
+                self.context::<false>(item);
+                self.malloc.free(block, by_realloc);
+            }
+            _ => self.take_mark(item),
+        }
+        Verdict::Taken
+    }
+
+    #[inline(never)]
+    fn take_mark(&mut self, item: &Item) {
+        match item.event() {
             Event::ThreadStart { tid, .. } => {
                 self.start_thread(item.source / 2, tid);
                 self.context::<false>(item);
             }
             // This event comes before the slot's new thread is known.
             Event::Image { stamp, image } => self.end_image(stamp, image),
+            Event::Alloc { .. } | Event::Free { .. } => (),
         }
+    }
+
+    /// An event of a block that the program reported itself, or a mark.
+    #[inline(never)]
+    fn take_rare(&mut self, item: &Item) -> Verdict {
+        if item.has_block() {
+            return self.change::<true>(item);
+        }
+        self.take_mark(item);
         Verdict::Taken
     }
 
@@ -223,71 +286,73 @@ impl Recorder {
 
     fn force_in<const IS_CUSTOM: bool>(&mut self, item: &Item) {
         self.context::<IS_CUSTOM>(item);
-        match item.event {
-            Event::Alloc { address, .. } => {
-                if let Some(block) = self.blocks.remove(address) {
-                    self.domain::<IS_CUSTOM>().free_implied(block);
-                }
-                self.take(item);
-            }
-            Event::Free { .. } => self.domain::<IS_CUSTOM>().unknown_free(),
-            _ => (),
+        if item.is_free() {
+            self.domain::<IS_CUSTOM>().unknown_free();
+            return;
         }
+        if let Some(block) = self.blocks.remove(item.address) {
+            self.domain::<IS_CUSTOM>().free_implied(block);
+        }
+        self.take(item);
     }
 }
 
-impl Consumer for Recorder {
+impl NumberSource for Recorder {
     fn define(&mut self, source: u32, path: &Path<'_>) {
-        self.stacks.define(source, path);
+        self.numbering.define(source, path);
     }
 
     #[inline(always)]
-    fn stack(&mut self, source: u32, number: StackId) -> u32 {
-        self.stacks.id(source, number)
+    fn number(&mut self, source: u32, address: u64, size: u64, stack: StackId) -> u32 {
+        self.numbering.number(source, address, size, stack)
     }
+}
 
+/// How many events ahead their blocks are prefetched: enough to hide a cache miss.
+const AHEAD: usize = 16;
+
+impl Consumer for Recorder {
     #[inline]
-    fn wants_expect(&self) -> bool {
+    fn wants_slices(&self) -> bool {
         self.blocks.is_large()
     }
 
     #[inline(always)]
-    fn expect(&self, event: &Event) {
-        match *event {
-            Event::Alloc { address, size, stack, .. } => {
-                self.blocks.prefetch(address);
-                self.malloc.expect(size, stack);
-            }
-            Event::Free { address, .. } => self.blocks.prefetch(address),
-            Event::ThreadStart { .. } | Event::Image { .. } => (),
+    fn take(&mut self, item: &Item) -> Verdict {
+        if self.malloc.is_live() {
+            self.take_live(item)
+        } else if item.is_mallocs() {
+            self.change::<false>(item)
+        } else {
+            self.take_rare(item)
         }
     }
 
-    #[inline(always)]
-    fn take(&mut self, item: &Item) -> Verdict {
-        match item.event {
-            Event::Alloc { address, size, stack, .. } if address & CUSTOM == 0 => {
-                self.alloc::<false>(item, address, size, stack)
-            }
-            Event::Free { address, by_realloc, .. } if address & CUSTOM == 0 => {
-                self.free::<false>(item, address, by_realloc)
-            }
-            _ => self.take_rare(item),
+    #[inline(never)]
+    fn take_all(&mut self, items: &[Item], frees: &mut RecentFrees) -> (usize, Verdict) {
+        if !self.blocks.is_large() {
+            return take_each(items, frees, |item| self.take(item));
         }
+        let mut ahead = items.iter().skip(AHEAD);
+        take_each(items, frees, |item| {
+            if let Some(item) = ahead.next() {
+                self.blocks.prefetch(item.address);
+            }
+            self.take(item)
+        })
     }
 
     #[inline]
     fn is_full(&self) -> bool {
-        self.malloc.is_full() || self.custom.is_full() || self.malloc.is_live() && self.stacks.wants_compact()
+        self.malloc.is_full() || self.custom.is_full() || self.malloc.is_live() && self.numbering.stacks.wants_compact()
     }
 
     #[cold]
     fn force(&mut self, item: &Item) {
-        match item.event {
-            Event::Alloc { address, .. } | Event::Free { address, .. } if address & CUSTOM != 0 => {
-                self.force_in::<true>(item);
-            }
-            _ => self.force_in::<false>(item),
+        if item.has_block() && item.address & CUSTOM != 0 {
+            self.force_in::<true>(item);
+        } else {
+            self.force_in::<false>(item);
         }
     }
 }
@@ -305,8 +370,9 @@ mod tests {
         let mapping = Arc::new(Mapping::create(&tight()).unwrap());
         let timeline = Timeline::new(channel::Clock::Ticks, Instant::now(), mapping.region().header());
         let mut recorder = Recorder::new(mapping, timeline, Process::new(0), String::new(), Sink::trace());
+        assert_eq!(recorder.number(0, 0x10, 8, 0), 0, "the class of all allocations below");
         let mut take = |event| {
-            assert_eq!(recorder.take(&Item { event, source: 0 }), Verdict::Taken);
+            assert_eq!(recorder.take(&Item::new(&event, 0)), Verdict::Taken);
             recorder.totals().leaked_allocations
         };
         assert_eq!(take(Event::Alloc { stamp: 1, address: 0x10, size: 8, stack: 0 }), 1);

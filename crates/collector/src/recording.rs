@@ -6,6 +6,7 @@
 //! can write its first event.
 use crate::aggregate::Aggregate;
 use crate::bound::Bound;
+use crate::cores::RecorderThreads;
 use crate::error::SetupError;
 use crate::live::{Ask, Snapshot};
 use crate::mapping::{AliveWord, Mapping, Setup, hold_until_death, take_memory_in_large_steps, tsc};
@@ -18,6 +19,7 @@ use channel::{Check, Clock, Phase, Stamp};
 use format::{Exit, HeapAtAttach, Losses, RawBlock, Totals, Unseen};
 use rustix::thread::futex;
 use std::fs::File;
+use std::num::NonZero;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +42,8 @@ pub struct Plan {
     pub exe: String,
     /// Name and version of this tool.
     pub tool: String,
+    /// How many threads may order, pair and record events.
+    pub threads: RecorderThreads,
 }
 
 /// How to watch a target without writing a trace.
@@ -157,6 +161,7 @@ pub(crate) struct Subject {
     pub(crate) tool: String,
     /// For an attached process: how large its heap was.
     pub(crate) attached: Option<HeapAtAttach>,
+    pub(crate) threads: RecorderThreads,
 }
 
 /// The collecting thread's ends of its channels.
@@ -186,8 +191,8 @@ impl Recording {
     fn start_with(plan: Plan, mapping: Mapping, attached: Option<HeapAtAttach>) -> Result<Self, SetupError> {
         take_memory_in_large_steps();
         let writer = Writer::start(plan.file, plan.bound)?;
-        let Plan { setup, folder, command, exe, tool, .. } = plan;
-        let subject = Subject { setup, folder, command, exe, tool, attached };
+        let Plan { setup, folder, command, exe, tool, threads, .. } = plan;
+        let subject = Subject { setup, folder, command, exe, tool, threads, attached };
         Self::begin(subject, mapping, writer, Sink::trace())?.ready()
     }
 
@@ -218,7 +223,15 @@ impl Recording {
 
     fn begin_live_in(plan: LivePlan, mapping: Mapping, attached: Option<HeapAtAttach>) -> Result<Starting, SetupError> {
         let LivePlan { setup, folder, exe, depth } = plan;
-        let subject = Subject { setup, folder, command: Vec::new(), exe, tool: String::new(), attached };
+        let subject = Subject {
+            setup,
+            folder,
+            command: Vec::new(),
+            exe,
+            tool: String::new(),
+            threads: RecorderThreads::Exactly(NonZero::<usize>::MIN),
+            attached,
+        };
         Self::begin(subject, mapping, Writer::nowhere(), Sink::Live(Box::new(Aggregate::new(depth))))
     }
 

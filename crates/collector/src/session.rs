@@ -5,9 +5,11 @@
 //! target continues.
 mod ending;
 mod notes;
+mod parallel;
 mod telling;
 
 use crate::clock::Timeline;
+use crate::cores::Cores;
 use crate::drain::{Drain, Drained};
 use crate::live::{Ask, Backlog};
 use crate::mapping::{Mapping, SharedHeader};
@@ -63,6 +65,7 @@ pub(crate) struct Collector {
     /// Every event below this stamp has been drained.
     whole_until: Stamp,
     merge: Merge,
+    cores: Cores,
     pub(crate) recorder: Recorder,
     sampler: Sampler,
     pub(crate) plan: Subject,
@@ -112,6 +115,7 @@ impl Collector {
             drain: Drain::new(Arc::clone(&mapping)),
             whole_until: 0,
             merge: Merge::new(Store::new(Spill::new(plan.folder.clone()), Store::BOUND)),
+            cores: Cores::new(plan.threads),
             recorder,
             sampler: Sampler::default(),
             plan,
@@ -173,7 +177,7 @@ impl Collector {
         let asks: Vec<Ask> = self.inboxes.asks.try_iter().collect();
         let now = self.recorder.timeline.sample(&self.header);
         let watermark = self.drain.watermark(now);
-        let drained = self.drain.empty_rings(&mut self.merge);
+        let drained = self.drain.empty_rings(self.merge.ordering());
         if self.is_live {
             let until = self.served_until(now, watermark, drained);
             self.serve_signals(until);
@@ -206,7 +210,7 @@ impl Collector {
     fn empty_rings(&mut self) -> Drained {
         self.recorder.timeline.tick(&self.header);
         self.header.next_round();
-        let drained = self.drain.empty_rings(&mut self.merge);
+        let drained = self.drain.empty_rings(self.merge.ordering());
         self.unmerged += drained.words;
         self.sampler.look(&self.mapping, &self.recorder);
         drained
@@ -223,7 +227,7 @@ impl Collector {
     fn merge_drained(&mut self, drained: Drained, watermark: Stamp) {
         if drained.is_partial {
             self.merge_to(self.whole_until);
-            if self.merge.has_room() {
+            if self.merge.ordering().has_room() {
                 return;
             }
         } else {
@@ -237,6 +241,9 @@ impl Collector {
         let timeline = &self.recorder.timeline;
         let patience =
             Patience { free: timeline.stamps_in(FREE_PATIENCE_NS), alloc: timeline.stamps_in(ALLOC_PATIENCE_NS) };
+        if self.cores.threads() > 1 && self.merge.ordering().queued() >= parallel::MUCH {
+            self.merge_in_parallel(watermark, patience);
+        }
         while self.writer.has_room() {
             match self.merge.run(watermark, patience, &mut self.recorder) {
                 Stopped::Done | Stopped::Waiting => break,
@@ -263,7 +270,7 @@ impl Collector {
     /// Empties rings during a merge, so that threads need not wait until it is done. The events that arrive here are
     /// younger than the watermark.
     fn relieve_rings(&mut self) {
-        if let Some(drained) = self.drain.relieve_rings(&mut self.merge) {
+        if let Some(drained) = self.drain.relieve_rings(self.merge.ordering()) {
             self.unmerged += drained.words;
             self.recorder.read_modules();
         }
@@ -271,8 +278,7 @@ impl Collector {
 
     fn write_pending(&mut self) {
         self.first_pending = None;
-        let events = self.recorder.event_count();
-        self.recorder.take_blocks(|block| self.writer.put(block, events));
+        parallel::write_pending(&mut self.recorder, &self.writer);
     }
 
     /// A target that enters a sandbox through libc announces it. If it makes the system call itself, only this check
@@ -291,6 +297,7 @@ impl Collector {
         }
         self.next_check = now + CHECK_EVERY;
         self.drain.reap(&self.recorder.process, &self.merge);
+        self.cores.look();
         self.watch_sandbox();
         let events = self.recorder.event_count();
         if let Some(block) = self.sampler.take() {

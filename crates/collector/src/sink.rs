@@ -4,9 +4,7 @@
 //! encoded events, or an aggregate that can be read at any time. Must hold: only the recorder orders and pairs events;
 //! a sink only keeps them.
 use crate::aggregate::Aggregate;
-use crate::alloc_classes::AllocClasses;
 use crate::blocks::Block;
-use crate::stacks::Stacks;
 use channel::Stamp;
 use format::{AllocClassEncoder, EventEncoder};
 
@@ -35,37 +33,6 @@ pub struct Encoders {
 impl Sink {
     pub fn trace() -> Self {
         Sink::Trace(Box::new(Encoders { events: EventEncoder::new(), alloc_classes: AllocClassEncoder::new() }))
-    }
-
-    /// Returns the second part of an allocation class: the stack for a trace, or for live numbers the site that the
-    /// stack belongs to.
-    #[inline(always)]
-    pub fn key(&mut self, stack: u32, stacks: &Stacks, alloc_classes: &mut AllocClasses) -> u32 {
-        match self {
-            Sink::Trace(_) => stack,
-            Sink::Live(live) => live.site_of(stack, stacks, alloc_classes),
-        }
-    }
-
-    pub fn new_alloc_class(&mut self, alloc_classes: &mut AllocClasses, size: u64, key: u32) -> u32 {
-        match self {
-            Sink::Trace(trace) => {
-                let index = trace.alloc_classes.push(size, key);
-                alloc_classes.add(size, key, index);
-                index
-            }
-            Sink::Live(live) => live.new_alloc_class(alloc_classes, size, key),
-        }
-    }
-
-    /// Returns the number that is kept for a block until it is freed; below 2^48. For a trace it is the sequence
-    /// number, for live numbers the time of the allocation.
-    #[inline(always)]
-    pub fn number(&self, stamp: Stamp) -> u64 {
-        match self {
-            Sink::Trace(trace) => trace.events.next_sequence(),
-            Sink::Live(live) => live.birth(stamp),
-        }
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Maps the stacks of each ring to those of the trace.
 //!
 //! Receives: the paths that a ring defines, in order. Returns: for a stack number of that ring, the trace's id; new
-//! nodes are encoded on the way, callers first. Must hold: equal lists of frames have one id, whichever ring or thread
+//! nodes are listed on the way, callers first. Must hold: equal lists of frames have one id, whichever ring or thread
 //! defined them, and however often; a number that was never defined gives stack 0 and is counted.
 //!
 //! A ring refers only to the last `NUMBERS` numbers that it defined (`channel::Path`), so only these are kept.
@@ -11,7 +11,6 @@
 //! gives new ids to the others.
 use crate::mapping::prefetch;
 use channel::{MAX_PATH, Path, StackId};
-use format::{Frame, RawBlock, StackEncoder};
 
 const NUMBERS: usize = 1 << 15;
 const SMALLEST: usize = 1 << 12;
@@ -175,8 +174,8 @@ impl Numbers {
 
 #[derive(Debug)]
 pub struct Stacks {
-    /// `None` if no trace is written.
-    encoder: Option<StackEncoder>,
+    /// Nodes that were added since the last `take_new`: parent and frame. `None` if no trace is written.
+    new: Option<Vec<(u32, u64)>>,
     tree: Tree,
     /// The numbers of each ring, by source.
     numbers: Vec<Numbers>,
@@ -189,21 +188,14 @@ pub struct Stacks {
 
 impl Default for Stacks {
     fn default() -> Self {
-        Stacks { encoder: Some(StackEncoder::new()), ..Self::unwritten() }
+        Stacks { new: Some(Vec::new()), ..Self::unwritten() }
     }
 }
 
 impl Stacks {
     /// Makes a value for a session without a trace.
     pub fn unwritten() -> Self {
-        Stacks {
-            encoder: None,
-            tree: Tree::new(),
-            numbers: Vec::new(),
-            newest: Vec::new(),
-            many: FEW_NODES,
-            corrupt: 0,
-        }
+        Stacks { new: None, tree: Tree::new(), numbers: Vec::new(), newest: Vec::new(), many: FEW_NODES, corrupt: 0 }
     }
 
     /// Adds the stacks that a path defines. A repeated definition changes nothing.
@@ -239,11 +231,12 @@ impl Stacks {
         let at = self.tree.place(parent, frame);
         match self.tree.table[at] {
             0 => {
-                let id = match &mut self.encoder {
-                    Some(encoder) => encoder.push(parent, Frame(frame)),
+                match &mut self.new {
+                    Some(new) => new.push((parent, frame)),
                     None if self.tree.len() >= MOST_NODES || parent == OTHER => return OTHER,
-                    None => self.tree.len() as u32 + 1,
-                };
+                    None => (),
+                }
+                let id = self.tree.len() as u32 + 1;
                 self.tree.add(at, id, parent, frame);
                 id
             }
@@ -263,7 +256,7 @@ impl Stacks {
 
     /// Returns true if `compact` should be called before more stacks are defined.
     pub const fn wants_compact(&self) -> bool {
-        self.encoder.is_none() && self.tree.len() >= self.many
+        self.new.is_none() && self.tree.len() >= self.many
     }
 
     /// Keeps only the stacks that rings can still refer to, and gives them new ids; no caller may hold an old id. If
@@ -308,17 +301,17 @@ impl Stacks {
         self.corrupt
     }
 
-    /// Returns a block with the nodes that were added since the last call, or `None` if there are none.
-    pub fn take(&mut self) -> Option<RawBlock> {
-        let encoder = self.encoder.as_mut()?;
-        (!encoder.is_empty()).then(|| encoder.take())
+    /// Moves the nodes that were added since the last call to `nodes`: parent and frame, in the order of their ids.
+    pub fn take_new(&mut self, nodes: &mut Vec<(u32, u64)>) {
+        if let Some(new) = &mut self.new {
+            nodes.append(new);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use format::{Block, StackNode};
 
     fn path(first: u32, tail: u32, frames: &[u64]) -> Path<'_> {
         Path { first, tail, frames }
@@ -334,11 +327,11 @@ mod tests {
         stacks.define(3, &path(905, 900, &[40]));
         assert_eq!([900, 901, 905].map(|number| stacks.id(3, number)), [2, 1, 4]);
         stacks.define(0, &path(5, 0, &[30, 20, 10]));
-        let block = stacks.take().unwrap();
-        let Ok(Block::Stacks(read)) = block.decode() else { panic!("no stacks") };
-        let expected = [(0, 10), (1, 20), (2, 30), (2, 40)];
-        assert_eq!(read.nodes, expected.map(|(parent, frame)| StackNode { parent, frame: Frame(frame) }));
-        assert!(stacks.take().is_none());
+        let mut nodes = Vec::new();
+        stacks.take_new(&mut nodes);
+        assert_eq!(nodes, [(0, 10), (1, 20), (2, 30), (2, 40)]);
+        stacks.take_new(&mut nodes);
+        assert_eq!(nodes.len(), 4, "each node is new once");
         assert_eq!((stacks.id(0, 0), stacks.corrupt()), (0, 0));
     }
 
@@ -401,8 +394,8 @@ mod tests {
                 }
             }
         }
-        let block = stacks.take().unwrap();
-        let Ok(Block::Stacks(read)) = block.decode() else { panic!("no stacks") };
-        assert_eq!(read.nodes.len(), 20_000 + 6_667 + 1);
+        let mut nodes = Vec::new();
+        stacks.take_new(&mut nodes);
+        assert_eq!(nodes.len(), 20_000 + 6_667 + 1);
     }
 }

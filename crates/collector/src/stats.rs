@@ -9,6 +9,8 @@ pub struct Stats {
     pub peak_bytes: AtomicU64,
     pub file_bytes: AtomicU64,
     pub lost_events: AtomicU64,
+    /// The most threads that worked on events at the same time. 0 before the first merge on several threads.
+    pub threads: AtomicU64,
 }
 
 impl Stats {

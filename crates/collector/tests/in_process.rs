@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 mod target;
 
-use channel::{Clock, FrameKey};
-use collector::{Mapping, Outcome, Recording};
+use channel::{Clock, FrameKey, Kind, encode_alloc, encode_free, encode_path};
+use collector::{Mapping, Outcome, Plan, Recording, Stats};
 use format::{Block, Event, Exit, Freed, Reader};
 use std::alloc::Layout;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
@@ -107,8 +107,14 @@ struct Session {
 
 impl Session {
     fn start(name: &str, clock: Clock) -> Self {
+        Self::with_threads(name, clock, 1)
+    }
+
+    /// A recording by so many threads.
+    fn with_threads(name: &str, clock: Clock, threads: usize) -> Self {
         let path = file(name);
-        let recording = Recording::start(target::plan(&path, clock)).unwrap();
+        let recording =
+            Recording::start(Plan { threads: target::exactly(threads), ..target::plan(&path, clock) }).unwrap();
         target::start(recording.mapping());
         Session { path, recording }
     }
@@ -142,10 +148,145 @@ impl Session {
     }
 }
 
+/// One event of a program with eight threads, as it stands in their rings.
+struct Written {
+    ring: usize,
+    words: Vec<u64>,
+}
+
+/// Makes the events of a program whose threads free each other's blocks, with stamps from `start` on. Some frees have a later stamp than the
+/// next allocation of their address, and some an earlier one than their own allocation, as it happens when threads hand an address to each
+/// other quickly. Some frees have no allocation.
+fn written(start: u64, count: u64) -> Vec<Written> {
+    let mut rng = fastrand::Rng::with_seed(20);
+    let mut live: HashSet<u64> = HashSet::new();
+    let mut numbers = [0u32; 8];
+    let mut events: Vec<(u64, Written)> = Vec::new();
+    let free =
+        |stamp, ring, address| (stamp, Written { ring, words: encode_free(Kind::Free, stamp, address).to_vec() });
+    let mut alloc = |rng: &mut fastrand::Rng, stamp, ring: usize, address| {
+        let (number, mut words) = (&mut numbers[ring], Vec::new());
+        if *number == 0 || rng.u8(..50) == 0 {
+            *number += 3;
+            let frames = [rng.u64(..40), rng.u64(..10), ring as u64].map(|n| FrameKey::new(0, 100 + n, false).0);
+            words.extend(encode_path(*number, frames.len(), 0));
+            words.extend(frames);
+        }
+        words.extend(encode_alloc(stamp, address, 8 + rng.u64(..20) * 8, *number + rng.u32(..3)));
+        (stamp, Written { ring, words })
+    };
+    while (events.len() as u64) < count {
+        let (stamp, address) = (start + events.len() as u64 * 100, 0x1000 + rng.u64(..5000) * 64);
+        let (ring, other) = (rng.usize(..4), 4 + rng.usize(..4));
+        match (live.remove(&address), rng.u16(..2000)) {
+            // Another thread gets the address again, and its stamp is earlier than that of the free.
+            (true, ..100) => {
+                live.insert(address);
+                events.push(free(stamp + 150, ring, address));
+                events.push(alloc(&mut rng, stamp + 100, other, address));
+            }
+            (true, _) => events.push(free(stamp, ring, address)),
+            // Another thread frees the block, and its stamp is earlier than that of the allocation.
+            (false, ..100) => {
+                events.push(alloc(&mut rng, stamp + 150, ring, address));
+                events.push(free(stamp + 100, other, address));
+            }
+            (false, 100) => events.push(free(stamp, ring, address + 8)),
+            (false, _) => {
+                live.insert(address);
+                events.push(alloc(&mut rng, stamp, ring, address));
+            }
+        }
+    }
+    // A ring has its events in the order of their stamps.
+    events.sort_by_key(|(stamp, _)| *stamp);
+    events.into_iter().map(|(_, written)| written).collect()
+}
+
+/// Records the same events with so many threads. Returns what the trace says, event by event, without times.
+fn recorded_by(threads: usize, count: u64) -> (Vec<String>, format::Totals) {
+    let session = Session::with_threads(&format!("by{threads}"), Clock::Tsc, threads);
+    let held = session.thread(8);
+    let mut rings: Vec<target::Thread> = (0..8).map(|index| session.thread(index)).collect();
+    let start = target::stamp();
+    // Nothing can be ordered until this thread leaves its call, so there is much to do at once.
+    held.stop_inside(start);
+    let events = written(start, count);
+    let count = events.len() as u64;
+    for Written { ring, words } in events {
+        rings[ring].put(&words);
+    }
+    held.stop_inside(0);
+    while Stats::get(&session.recording.stats().events) < count {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(Stats::get(&session.recording.stats().threads), if threads == 1 { 0 } else { threads.min(3) as u64 });
+    let outcome = session.recording.finish(Exit::Code(0).into()).unwrap();
+    let events = events_of(&session.path);
+    std::fs::remove_file(session.path).unwrap();
+    (events, outcome.totals)
+}
+
+/// Returns all events of a trace but the times, with sizes and stacks instead of numbers.
+fn events_of(path: &Path) -> Vec<String> {
+    let mut reader = Reader::new(std::fs::File::open(path).unwrap()).unwrap();
+    let (mut events, mut classes, mut stacks) = (Vec::new(), Vec::new(), Vec::new());
+    while let Some(block) = reader.next_block().unwrap() {
+        match block.decode().unwrap() {
+            Block::Stacks(new) => stacks.extend(new.nodes),
+            Block::AllocClasses(new) => classes.extend(new.alloc_classes),
+            Block::Events(mut block) => {
+                while let Some(event) = block.read().unwrap() {
+                    events.push(match event {
+                        Event::Alloc { sequence, alloc_class } => {
+                            let class: &format::AllocClass = &classes[alloc_class as usize];
+                            let mut frames = Vec::new();
+                            let mut stack = class.stack;
+                            while stack != 0 {
+                                let node: &format::StackNode = &stacks[stack as usize - 1];
+                                frames.push(node.frame.0);
+                                stack = node.parent;
+                            }
+                            format!("{sequence}: {} at {frames:?}", class.size)
+                        }
+                        Event::Time(_) => continue,
+                        other => format!("{other:?}"),
+                    });
+                }
+            }
+            _ => (),
+        }
+    }
+    events
+}
+
+#[test]
+fn a_trace_does_not_depend_on_the_number_of_threads() {
+    const EVENTS: u64 = 300_000;
+    let (expected, totals) = recorded_by(1, EVENTS);
+    assert_eq!(totals.allocations + totals.deallocations + totals.unknown_frees, written(0, EVENTS).len() as u64);
+    assert_eq!(totals.implied_frees, 0, "the events in the wrong order were put right");
+    assert!(totals.unknown_frees > 0 && totals.unknown_frees < 1000, "those of unknown blocks only: {totals:?}");
+    for threads in [2, 3, 4] {
+        let (events, found) = recorded_by(threads, EVENTS);
+        let first = events.iter().zip(&expected).position(|(event, expected)| event != expected);
+        assert_eq!(first.map(|at| (at, &events[at], &expected[at])), None, "{threads} threads");
+        assert_eq!(events.len(), expected.len(), "{threads} threads");
+        let counts = |totals: format::Totals| format::Totals {
+            runtime_ns: 0,
+            peak_time_ns: 0,
+            peak_rss_bytes: 0,
+            overhead_bytes: 0,
+            ..totals
+        };
+        assert_eq!(counts(found), counts(totals), "{threads} threads");
+    }
+}
+
 /// Eight threads make real allocations. They free every third one themselves, and send the others to random threads
 /// that free them.
-fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
-    let session = Session::start(name, clock);
+fn cross_thread(clock: Clock, per_thread: u64, threads: usize) {
+    let session = Session::with_threads(&format!("cross{threads}"), clock, threads);
     let mapping = session.mapping();
     let (senders, inboxes): (Vec<_>, Vec<_>) = (0..8).map(|_| mpsc::channel::<(usize, usize)>()).unzip();
     let inboxes: Vec<_> = inboxes.into_iter().map(|inbox| Mutex::new(Some(inbox))).collect();
@@ -214,7 +355,9 @@ fn cross_thread(clock: Clock, per_thread: u64, name: &str) {
 
 #[test]
 fn eight_threads_free_each_others_blocks() {
-    cross_thread(Clock::Tsc, 300_000, "cross");
+    for threads in 1..=3 {
+        cross_thread(Clock::Tsc, 150_000, threads);
+    }
 }
 
 #[test]

@@ -1,13 +1,7 @@
 //! The receiver of the merged events, and what it answers to each of them.
-use channel::{Decoder, Event, Path, Record, RecordError, StackId};
-
-/// An event and the ring that it came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item {
-    pub event: Event,
-    /// `2 * slot`, or `2 * slot + 1` for the slot's ring of nested events.
-    pub source: u32,
-}
+use super::item::Item;
+use super::recent_frees::RecentFrees;
+use channel::{Path, StackId};
 
 /// The consumer's answer to an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,38 +13,38 @@ pub enum Verdict {
     NotLive,
 }
 
-pub trait Consumer {
-    /// True if calls of `expect` pay off: the tables are so large that they are not in the processor's caches.
-    fn wants_expect(&self) -> bool;
+/// Gives numbers to what rings define.
+pub trait NumberSource {
     /// A ring defines new stacks. The same definition may come more than once.
     fn define(&mut self, source: u32, path: &Path<'_>);
-    /// Returns the trace's id of a ring's stack.
-    fn stack(&mut self, source: u32, number: StackId) -> u32;
-    /// Announces an event some events ahead of its `take`, so that the consumer can prefetch.
-    fn expect(&self, event: &Event);
+    /// Returns the number by which the consumer knows the size and the stack of an allocation.
+    fn number(&mut self, source: u32, address: u64, size: u64, stack: StackId) -> u32;
+}
+
+pub trait Consumer {
+    /// True if the consumer is faster when it gets many events at once: its tables are so large that they are not in the processor's caches.
+    fn wants_slices(&self) -> bool;
     fn take(&mut self, item: &Item) -> Verdict;
+    /// Takes the items in order, up to the first one that it refuses. Returns how many it took, and its verdict on the next one. Frees
+    /// must be noted in `frees`.
+    #[inline]
+    fn take_all(&mut self, items: &[Item], frees: &mut RecentFrees) -> (usize, Verdict) {
+        take_each(items, frees, |item| self.take(item))
+    }
     /// Takes an event that `take` refused, because the event that it misses does not come.
     fn force(&mut self, item: &Item);
     /// True if the consumer takes no more events for now.
     fn is_full(&self) -> bool;
 }
 
-/// Returns the next event of a ring, with the trace's id of its stack. Stacks that are defined before it are passed to the consumer.
+/// A `take_all` of single steps.
 #[inline(always)]
-pub fn next_event(
-    decoder: &mut Decoder<'_>,
-    source: u32,
-    consumer: &mut impl Consumer,
-) -> Result<Option<Event>, RecordError> {
-    loop {
-        match decoder.record()? {
-            Some(Record::Event(Event::Alloc { stamp, address, size, stack })) => {
-                let stack = consumer.stack(source, stack);
-                return Ok(Some(Event::Alloc { stamp, address, size, stack }));
-            }
-            Some(Record::Event(event)) => return Ok(Some(event)),
-            Some(Record::Path(path)) => consumer.define(source, &path),
-            None => return Ok(None),
+pub fn take_each(items: &[Item], frees: &mut RecentFrees, mut take: impl FnMut(&Item) -> Verdict) -> (usize, Verdict) {
+    for (at, item) in items.iter().enumerate() {
+        match take(item) {
+            Verdict::Taken => frees.note(item),
+            refused => return (at, refused),
         }
     }
+    (items.len(), Verdict::Taken)
 }

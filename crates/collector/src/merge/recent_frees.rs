@@ -1,6 +1,6 @@
 //! The most recent frees, to recognise an address that was freed twice in a row.
-use super::address;
-use channel::{Event, Stamp};
+use super::item::Item;
+use channel::Stamp;
 
 /// A circular buffer of addresses and stamps.
 #[derive(Debug)]
@@ -21,18 +21,19 @@ impl RecentFrees {
 
     /// Remembers the event if it is a free.
     #[inline(always)]
-    pub fn note(&mut self, event: &Event) {
-        if let Event::Free { address, stamp, .. } = *event
-            && let Some(place) = self.places.get_mut(self.next & (Self::COUNT - 1))
-        {
-            *place = (address, stamp);
-            self.next = self.next.wrapping_add(1);
+    pub fn note(&mut self, item: &Item) {
+        if let Some(place) = self.places.get_mut(self.next & (Self::COUNT - 1)) {
+            *place = (item.address, item.stamp());
+            // No branch, because it would be mispredicted often. What is not a free is overwritten by the next event.
+            self.next = self.next.wrapping_add(item.is_free() as usize);
         }
     }
 
     /// True if the event's address was freed at most `wait` stamps earlier.
-    pub fn has(&self, event: &Event, wait: u64) -> bool {
-        let oldest = event.stamp().saturating_sub(wait);
-        self.places.iter().any(|(freed, stamp)| *freed == address(event) && *stamp >= oldest)
+    pub fn has(&self, item: &Item, wait: u64) -> bool {
+        let oldest = item.stamp().saturating_sub(wait);
+        let next = self.next & (Self::COUNT - 1);
+        let frees = self.places.iter().enumerate().filter(|(index, _)| *index != next);
+        frees.into_iter().any(|(_, (freed, stamp))| *freed == item.address && *stamp >= oldest)
     }
 }

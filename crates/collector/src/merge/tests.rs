@@ -1,7 +1,7 @@
 //! Rings that are filled by hand, and a consumer that writes down what it receives.
 use super::*;
 use crate::spill::Spill;
-use channel::{Kind, Path, StackId, encode_alloc, encode_free};
+use channel::{Event, Kind, Path, Ring, StackId, encode_alloc, encode_free};
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 
@@ -39,7 +39,7 @@ impl Rings {
         let ring = Ring::new(&places, &head, &tail);
         words.iter().enumerate().for_each(|(n, word)| ring.put(n as u64, *word));
         ring.commit(words.len() as u64);
-        self.merge.drain(source, &ring).unwrap();
+        self.merge.ordering.drain(source, &ring).unwrap();
     }
     fn alloc(&mut self, source: u32, stamp: u64, address: u64) {
         self.add(source, &encode_alloc(stamp, address, 8, 1));
@@ -68,17 +68,19 @@ pub struct Log {
     far: bool,
 }
 
-impl Consumer for Log {
+impl NumberSource for Log {
     fn define(&mut self, _: u32, _: &Path<'_>) {}
-    fn stack(&mut self, _: u32, number: StackId) -> u32 {
-        number
+    fn number(&mut self, _: u32, _: u64, _: u64, stack: StackId) -> u32 {
+        stack
     }
-    fn wants_expect(&self) -> bool {
+}
+
+impl Consumer for Log {
+    fn wants_slices(&self) -> bool {
         self.far
     }
-    fn expect(&self, _: &Event) {}
     fn take(&mut self, item: &Item) -> Verdict {
-        match item.event {
+        match item.event() {
             Event::Alloc { address, stamp, .. } => {
                 if !self.live.insert(address) {
                     return Verdict::StillLive;
@@ -91,12 +93,12 @@ impl Consumer for Log {
                 }
                 self.text += &format!("-{stamp} ");
             }
-            _ => self.text += &format!("*{} ", item.event.stamp()),
+            _ => self.text += &format!("*{} ", item.stamp()),
         }
         Verdict::Taken
     }
     fn force(&mut self, item: &Item) {
-        self.text += &format!("!{} ", item.event.stamp());
+        self.text += &format!("!{} ", item.stamp());
     }
     fn is_full(&self) -> bool {
         false
@@ -244,7 +246,7 @@ fn a_ring_with_garbage_stops_alone() {
     rings.add(0, &[15 << 3 | Kind::Free as u64]);
     assert!(rings.run(u64::MAX, &mut log));
     assert_eq!(log.text, "+10 +20 ");
-    assert!(rings.merge.is_broken(2) && rings.merge.is_broken(0));
+    assert!(rings.merge.ordering.is_broken(2) && rings.merge.ordering.is_broken(0));
     assert_eq!(rings.merge.broken_words(), 4);
 }
 

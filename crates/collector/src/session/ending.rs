@@ -23,7 +23,7 @@ impl Collector {
         self.recorder.timeline.sample(&self.header);
         let begun = self.drain.begun();
         loop {
-            let drained = self.drain.empty_rings(&mut self.merge);
+            let drained = self.drain.empty_rings(self.merge.ordering());
             if self.is_live {
                 self.serve_signals(Stamp::MAX);
             }

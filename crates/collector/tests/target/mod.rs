@@ -1,11 +1,17 @@
 //! Plays the target: threads of this process that write records as the library in a real program would.
 #![allow(dead_code, clippy::unwrap_used)]
 use channel::{Fence, Header, Kind, Phase, SlotHeader, encode_alloc, encode_free, encode_mark, encode_path};
-use collector::{Mapping, Plan, Setup, SlotArea};
+use collector::{Mapping, Plan, RecorderThreads, Setup, SlotArea};
 use rustix::thread::futex;
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// So many threads of the recorder.
+pub fn exactly(threads: usize) -> RecorderThreads {
+    RecorderThreads::Exactly(NonZero::new(threads).unwrap())
+}
 
 pub fn plan(path: &Path, clock: channel::Clock) -> Plan {
     Plan {
@@ -23,6 +29,7 @@ pub fn plan(path: &Path, clock: channel::Clock) -> Plan {
         command: vec!["program".into(), "--flag".into()],
         exe: "/bin/program".into(),
         tool: "test".into(),
+        threads: exactly(1),
     }
 }
 
@@ -104,6 +111,10 @@ impl Thread {
 
     #[inline]
     pub fn write<const N: usize>(&mut self, record: impl FnOnce(u64) -> [u64; N]) {
+        // As the real writer does: a thread that waits for room promises nothing, so that it holds up no other thread's events.
+        if self.room < N as u64 {
+            self.wait(N as u64);
+        }
         self.slot().intent.store(stamp(), Ordering::Relaxed);
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
         let words = record(stamp());
