@@ -34,8 +34,8 @@ impl Host for Core {
         self.stamp_after(last)
     }
 
-    fn now_ms(&self) -> u64 {
-        sys::now_ms()
+    fn now_ns(&self) -> u64 {
+        sys::now_ns()
     }
 
     fn wake(&self, futex: &AtomicU32) {

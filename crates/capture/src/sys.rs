@@ -263,10 +263,15 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
 
 /// Returns the monotonic clock in milliseconds.
 pub fn now_ms() -> u64 {
+    now_ns() / 1_000_000
+}
+
+/// Returns the monotonic clock in nanoseconds.
+pub fn now_ns() -> u64 {
     let mut time = [0u64; 2];
     // SAFETY: clock_gettime writes a `struct timespec` of two words into `time`, which lives through the call.
     unsafe { call(228, 1, time.as_mut_ptr() as usize, 0, 0, 0, 0) };
-    time[0] * 1000 + time[1] / 1_000_000
+    time[0] * 1_000_000_000 + time[1]
 }
 
 /// Returns true if the eight bytes at `address` can be read.

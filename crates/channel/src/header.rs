@@ -7,7 +7,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HTCHANL1");
 /// The collector and the capture library ship in one binary, so the target accepts only an equal version.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 numbered! {
     /// The state of the session. Stored in `Header::phase`.
@@ -185,12 +185,21 @@ pub struct Header {
     pub unrecorded_exec: AtomicU32,
     /// T: the first `Check` that failed, 0 = none. Only a build with the feature `checks` stores one.
     pub failed_check: AtomicU32,
+    /// T: how long threads have waited for room in their rings, in nanoseconds, summed over all threads.
+    pub waited_ns: AtomicU64,
 }
 
 impl Header {
     /// Target: counts events that are not recorded, or not fully.
     pub fn lose_events(&self, loss: Loss, count: u64) {
         self.losses[loss as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Target: counts time that a thread waited for room in its ring.
+    pub(crate) fn add_wait(&self, ns: u64) {
+        if ns > 0 {
+            self.waited_ns.fetch_add(ns, Ordering::Relaxed);
+        }
     }
 
     /// Target: returns false while a seccomp filter may kill the program for a system call of the capture library.

@@ -8,6 +8,7 @@ use crate::writer::{Host, NoRoom, RingWriter};
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 /// Turns of a spin loop that take about a millisecond.
 const SPINS_A_MS: u32 = 40_000;
+const NS_A_MS: u64 = 1_000_000;
 /// The longest that a thread spins for room if it must make no system call. Meanwhile the collector empties the rings
 /// every millisecond.
 const MOST_SPIN_MS: u32 = 1000;
@@ -92,13 +93,15 @@ impl<H: Host> RingWriter<'_, H> {
                 return self.spin_for_room(ring, words);
             }
             self.ring_bell();
-            let (progress, since) = (header.progress.load(Ordering::Relaxed), self.host.now_ms());
+            let (progress, since) = (header.progress.load(Ordering::Relaxed), self.host.now_ns());
             self.host.wait(waiting, 1, SLICE_MS.min(budget));
             waiting.store(0, Ordering::Relaxed);
+            let waited_ns = self.host.now_ns().saturating_sub(since);
+            header.add_wait(waited_ns);
             let is_stalled = header.progress.load(Ordering::Relaxed) == progress && ring.room() < words;
             if is_stalled {
-                let waited = self.host.now_ms().saturating_sub(since).max(1);
-                self.state.stalled_ms = self.state.stalled_ms.saturating_add(waited as u32);
+                let waited_ms = (waited_ns / NS_A_MS).max(1);
+                self.state.stalled_ms = self.state.stalled_ms.saturating_add(waited_ms as u32);
                 self.state.refill_at = self.state.head;
             }
         }
@@ -110,11 +113,14 @@ impl<H: Host> RingWriter<'_, H> {
     fn spin_for_room(&mut self, ring: &Ring<'_>, words: u64) -> Result<u64, NoRoom> {
         let header = self.host.header();
         let spins = header.max_stall_ms.min(MOST_SPIN_MS) * SPINS_A_MS;
-        let mut patience = if self.state.dropping { 0 } else { spins };
+        let most = if self.state.dropping { 0 } else { spins };
+        let mut patience = most;
         while ring.room() < words && patience > 0 && !is_collector_gone(header) {
             spin_loop();
             patience -= 1;
         }
+        // A thread that must make no system call cannot ask for the time, so the turns of the loop are the clock.
+        header.add_wait(most.saturating_sub(patience) as u64 * NS_A_MS / SPINS_A_MS as u64);
         let room = ring.room();
         self.state.dropping = room < words;
         if self.state.dropping { Err(Some(Loss::RingFull)) } else { Ok(room) }

@@ -35,7 +35,8 @@ pub trait Host {
     fn plain_stamp(&self) -> Stamp;
     /// Reads the clock, for a thread whose last stamp was `last`.
     fn stamp_after(&self, last: Stamp) -> Stamp;
-    fn now_ms(&self) -> u64;
+    /// Returns the monotonic clock in nanoseconds. Makes a system call.
+    fn now_ns(&self) -> u64;
     /// Wakes the sleepers of a futex.
     fn wake(&self, futex: &AtomicU32);
     /// Sleeps while the futex has `value`, but for at most `most_ms`.

@@ -87,7 +87,7 @@ impl Host for Target {
         self.plain_stamp()
     }
 
-    fn now_ms(&self) -> u64 {
+    fn now_ns(&self) -> u64 {
         0
     }
 
