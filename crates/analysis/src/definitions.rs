@@ -10,7 +10,7 @@ use crate::group_id::GroupId;
 use crate::interning::number_of;
 use format::{
     AllocClass, AllocClasses, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, Module, RssSample, Session,
-    StackNode, Stacks, Summary, Thread, Unseen,
+    StackNode, Stacks, Summary, Thread, Unseen, Waits,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -51,6 +51,8 @@ pub struct Definitions {
     pub suppressions: String,
     /// The size of the heap when the recorder attached to the program.
     pub heap_at_attach: Option<HeapAtAttach>,
+    /// How long threads of the program waited for the recorder.
+    pub waits: Waits,
     /// The counts of events that were dropped because of the file's size limit.
     pub(crate) folded: Vec<Folded>,
     /// Blocks of a merged trace that were live when their process ended or called exec.
@@ -93,6 +95,7 @@ impl Definitions {
             Block::Session(session) => self.session = session,
             Block::Suppressions(text) => self.suppressions = text.0,
             Block::HeapAtAttach(heap) => self.heap_at_attach = Some(heap),
+            Block::Waits(waits) => self.waits = waits,
             Block::Folded(folded) => self.folded.push(*folded),
             Block::Gone(gone) => self.gone.push(gone),
             Block::Modules(modules) => modules.into_iter().for_each(|module| self.add_module(module)),

@@ -16,7 +16,7 @@ use crate::sink::Sink;
 use crate::stats::Stats;
 use crate::writer::Writer;
 use channel::{Check, Clock, Phase, Stamp};
-use format::{Exit, HeapAtAttach, Losses, RawBlock, Totals, Unseen};
+use format::{Exit, HeapAtAttach, Losses, RawBlock, Totals, Unseen, Waits};
 use rustix::thread::futex;
 use std::fs::File;
 use std::num::NonZero;
@@ -96,6 +96,8 @@ pub struct Outcome {
     pub losses: Losses,
     /// What could not be recorded, and why.
     pub unseen: Vec<Unseen>,
+    /// How long threads of the target waited for us.
+    pub waits: Waits,
     pub file_bytes: u64,
     /// Events before this time were folded into sums, because the file has a size limit.
     pub folded_until_ns: Option<u64>,

@@ -2,7 +2,7 @@
 use crate::wire::Cursor;
 use crate::{
     AllocClasses, Checkpoint, Events, Folded, Gone, HeapAtAttach, Index, Losses, Malformed, Module, RssSample, Session,
-    Stacks, Summary, Suppressions, Symbols, Thread, Unseen,
+    Stacks, Summary, Suppressions, Symbols, Thread, Unseen, Waits,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -52,6 +52,8 @@ block_kinds! {
     Unseen = 21,
     /// Of a merged trace: allocations that were live when their process called exec, or exited before the last process.
     Gone = 22,
+    /// How long threads of the program waited for the recorder.
+    Waits = 23,
 }
 
 impl BlockKind {
@@ -104,6 +106,7 @@ pub enum Block<'a> {
     Folded(Box<Folded>),
     Unseen(Vec<Unseen>),
     Gone(Gone),
+    Waits(Waits),
 }
 
 impl RawBlock {
@@ -141,6 +144,7 @@ impl RawBlock {
             | BlockKind::CustomSummary
             | BlockKind::CustomFolded => Block::Custom(self.kind),
             BlockKind::HeapAtAttach => Block::HeapAtAttach(HeapAtAttach::decode(bytes)?),
+            BlockKind::Waits => Block::Waits(Waits::decode(bytes)?),
             BlockKind::Folded => Block::Folded(Box::new(Folded::decode(bytes)?)),
             BlockKind::Unseen => Block::Unseen(Unseen::decode(bytes)?),
             BlockKind::Gone => Block::Gone(Gone::decode(bytes)?),

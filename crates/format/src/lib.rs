@@ -49,6 +49,7 @@ mod tally;
 mod thread;
 mod trim;
 mod unseen;
+mod waits;
 mod walk;
 mod wire;
 mod writer;
@@ -84,6 +85,7 @@ pub use symbols::{CodeLocation, Function, ModuleSymbols, SymbolState, Symbols, S
 pub use thread::Thread;
 pub use trim::{Trimmed, trim};
 pub use unseen::Unseen;
+pub use waits::Waits;
 pub use walk::{Visitor, Walked};
 pub use writer::FileWriter;
 

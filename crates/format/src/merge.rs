@@ -11,7 +11,7 @@ use crate::merge::stream::Stream;
 use crate::tally::Tally;
 use crate::{
     AllocClassEncoder, Counting, Error, EventEncoder, FileWriter, Freed, Gone, GoneBlock, HeapAtAttach, Losses, Module,
-    RawBlock, RssSample, Session, Source, StackEncoder, Summary, Suppressions, Thread, Unseen, VERSION,
+    RawBlock, RssSample, Session, Source, StackEncoder, Summary, Suppressions, Thread, Unseen, VERSION, Waits,
 };
 use std::io::{Read, Write};
 
@@ -113,6 +113,7 @@ pub(crate) struct Merger<'w, W: Write> {
     /// `(time, stream, resident, overhead)`.
     samples: Vec<(u64, usize, u64, u64)>,
     heap_at_attach: Option<HeapAtAttach>,
+    waits: Waits,
 }
 
 impl<'w, W: Write> Merger<'w, W> {
@@ -129,6 +130,7 @@ impl<'w, W: Write> Merger<'w, W> {
             suppressions: String::new(),
             samples: Vec::new(),
             heap_at_attach: None,
+            waits: Waits::default(),
         }
     }
 
@@ -162,6 +164,10 @@ impl<'w, W: Write> Merger<'w, W> {
         let all = self.heap_at_attach.get_or_insert_default();
         all.size_bytes = all.size_bytes.saturating_add(heap.size_bytes);
         all.rss_bytes = all.rss_bytes.saturating_add(heap.rss_bytes);
+    }
+
+    fn add_waits(&mut self, waits: Waits) {
+        self.waits.waited_ns = self.waits.waited_ns.saturating_add(waits.waited_ns);
     }
 
     fn add_suppressions(&mut self, text: &str) -> Result<(), MergeError> {
@@ -228,6 +234,9 @@ impl<'w, W: Write> Merger<'w, W> {
         self.write_samples(streams)?;
         if let Some(heap) = self.heap_at_attach {
             self.write(&heap.to_block())?;
+        }
+        if self.waits != Waits::default() {
+            self.write(&self.waits.to_block())?;
         }
         let folded_until_ns = folded_until(streams);
         let losses = losses(streams, folded_until_ns);

@@ -95,6 +95,7 @@ impl Serialize for Summary<'_> {
             ("unknown_frees", whole.unknown_frees),
             ("implied_frees", whole.implied_frees),
             ("lost_events", whole.lost_events),
+            ("waited_for_recorder_ns", definitions.waits.waited_ns),
         ] {
             map.serialize_entry(name, &number)?;
         }

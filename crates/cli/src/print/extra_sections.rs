@@ -143,6 +143,10 @@ pub fn details(
     if totals.overhead_bytes > 0 {
         writeln!(out, "of the peak RSS, heaptrack's own: {}", bytes(to_signed(totals.overhead_bytes)))?;
     }
+    if definitions.waits.are_notable(totals.runtime_ns) {
+        let seconds = definitions.waits.waited_ns as f64 / 1e9;
+        writeln!(out, "waited for the recorder, sum over the threads: {seconds:.2}s")?;
+    }
     Ok(())
 }
 

@@ -127,6 +127,7 @@ impl Serialize for Report<'_> {
         map.serialize_entry("modules", &definitions.modules.len())?;
         map.serialize_entry("suppressions", &definitions.suppressions)?;
         map.serialize_entry("heap_at_attach", &heap_at_attach(definitions))?;
+        map.serialize_entry("waited_for_recorder_ns", &definitions.waits.waited_ns)?;
         map.serialize_entry("symbols", &symbols(definitions))?;
         self.lists(&mut map)?;
         map.serialize_entry("custom", &self.custom.map(Custom))?;

@@ -4,7 +4,7 @@ use crate::live::Reason;
 use crate::observed::Inspect;
 use crate::recording::{End, Outcome};
 use channel::{Phase, Stamp};
-use format::{Domain, Summary, Totals, Unseen};
+use format::{Domain, Summary, Totals, Unseen, Waits};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -78,6 +78,10 @@ impl Collector {
         if !unseen.is_empty() {
             self.writer.put(Unseen::to_block(&unseen), events);
         }
+        let waits = Waits { waited_ns: self.header.waited_ns.load(Ordering::Relaxed) };
+        if waits != Waits::default() {
+            self.writer.put(waits.to_block(), events);
+        }
         let custom = self.recorder.custom_totals().map(|custom| Totals {
             peak_rss_bytes: totals.peak_rss_bytes,
             overhead_bytes: totals.overhead_bytes,
@@ -101,6 +105,7 @@ impl Collector {
             events,
             losses,
             unseen,
+            waits,
             file_bytes: written.file_bytes,
             folded_until_ns: written.folded_until_ns,
             write_error: written.error,

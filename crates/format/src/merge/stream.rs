@@ -3,7 +3,7 @@ use super::{MergeError, Merger, on_grid};
 use crate::walk::{EventList, Walked};
 use crate::{
     Block, Event, Exit, Folded, FoldedRow, Frame, Freed, Gone, GoneBlock, HeapAtAttach, IntMap, Losses, Module,
-    RawBlock, Session, Source, Summary, Symbols, Thread, Unseen, Visitor,
+    RawBlock, Session, Source, Summary, Symbols, Thread, Unseen, Visitor, Waits,
 };
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -257,6 +257,10 @@ impl<R: Read> Stream<R> {
                 merger.add_heap(heap);
                 Ok(())
             }
+            Some(Owned::Waits(waits)) => {
+                merger.add_waits(waits);
+                Ok(())
+            }
             Some(Owned::Suppressions(text)) => merger.add_suppressions(&text),
             Some(Owned::Samples(samples)) => {
                 for sample in samples {
@@ -423,6 +427,7 @@ enum Owned {
     Folded(Box<Folded>),
     Gone(Gone),
     HeapAtAttach(HeapAtAttach),
+    Waits(Waits),
 }
 
 fn owned(block: Block) -> Option<Owned> {
@@ -440,6 +445,7 @@ fn owned(block: Block) -> Option<Owned> {
         Block::Folded(folded) => Owned::Folded(folded),
         Block::Gone(gone) => Owned::Gone(gone),
         Block::HeapAtAttach(heap) => Owned::HeapAtAttach(heap),
+        Block::Waits(waits) => Owned::Waits(waits),
         Block::Session(_) | Block::Events(_) | Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => {
             return None;
         }
