@@ -1,13 +1,15 @@
 //! `heaptrack -p PID`: records a running program, from the first look at it to the detach.
 //!
 //! Receives: a pid. Returns: a trace and exit code 0, or 1 if the trace was cut or failed. If the process cannot be
-//! attached to: one sentence and exit code 3. Wrong usage, also a wrong place for the trace: exit code 2. A build with
+//! attached to: one sentence and exit code 3. Wrong usage, also a wrong place for the trace or a
+//! limit that is not possible: exit code 2. A build with
 //! the feature `checks` returns 70 if a check failed. Must hold: the program keeps running, whatever happens to us. Its code is restored at Ctrl-C,
 //! SIGTERM and the end of the given time. No trace is left unless recording began.
 use crate::library;
 use crate::naming_thread::Names;
 use crate::output::Output;
 use crate::record::{Ending, FAILED_CHECK, Record, has_memory};
+use crate::recorder_limits::{NotPossible, RecorderLimits};
 use crate::recording_options::RecordingOptions;
 use crate::status::{Bytes, Count, StatusLine};
 use crate::values::duration;
@@ -42,9 +44,10 @@ const HELP: &str = "\
 Examples:
   heaptrack attach 4711                      until Ctrl-C, to heaptrack.<program>.4711.htz
   heaptrack attach --duration 30s -o x 4711  for half a minute, to x.htz
+  heaptrack attach --recorder-nice 19 4711   on a busy machine: the recorder takes only what others leave
 
 Exit code: 0; 3 the process cannot be attached to, and a sentence says why; 1 the trace was cut, for example by a full disk;
-2 wrong usage, or a file that cannot be written.";
+2 wrong usage, a file that cannot be written, or a limit of the recorder that is not possible.";
 
 /// Records a program that is already running, until it ends, Ctrl-C, or the given time is over.
 #[derive(Debug, Parser)]
@@ -99,13 +102,15 @@ pub fn run(options: &Attach) -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             say(format_args!("heaptrack: {}", crate::trouble::sentence(&error)));
-            ExitCode::from(if error.is::<NoOutput>() { crate::USAGE } else { REFUSED })
+            let is_usage = error.is::<NoOutput>() || error.is::<NotPossible>();
+            ExitCode::from(if is_usage { crate::USAGE } else { REFUSED })
         }
     }
 }
 
 fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     let stop = signals::stop_flag()?;
+    let limits = RecorderLimits::prepare(&options.recording.recorder)?;
     let pidfd = |pid: u32| pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok();
     let with_names = !options.recording.no_symbols && has_memory();
     let (target, begun) = again_after_exec(|| {
@@ -117,6 +122,8 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     let Begun { recording, attached, mut output, path, is_kde } = begun;
     let RecordingOptions { quiet, live, search, .. } = &options.recording;
     let page = live.then(|| crate::live::start(&path)).flatten();
+    // Not earlier, because a limited recorder would pause the program for longer while it attaches.
+    limits.apply("heaptrack");
     let line = StatusLine::start(recording.stats(), File::open(output.folder()).ok(), *quiet, *live);
     let names =
         target.and_then(|target| Names::start(output.place(), recording.blocks(), search.search(), Some(target)));
@@ -124,7 +131,7 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     line.end();
     // The next signal means that the user does not want to wait for the detach.
     stop.store(false, Ordering::Release);
-    let outcome = finish(options, cause, attached, recording, &names);
+    let outcome = finish(options, cause, attached, recording, &names, &limits);
     let code = conclude(options, outcome, names, &path, &mut output, is_kde);
     if let Some(page) = page {
         page.wait(|| {
@@ -259,6 +266,7 @@ fn finish(
     attached: Attached,
     recording: Recording,
     names: &Option<Names>,
+    limits: &RecorderLimits,
 ) -> Option<Outcome> {
     let mut exit = Exit::Detached;
     let detached = match cause {
@@ -266,7 +274,7 @@ fn finish(
             exit = Exit::Unknown;
             Err(attached.end_children())
         }
-        Cause::Asked | Cause::Detached => Ok(attached.end()),
+        Cause::Asked | Cause::Detached => Ok(limits.without_share(|| attached.end())),
     };
     if let Some(names) = names {
         names.stop();
@@ -355,7 +363,8 @@ fn conclude(
     let (search, quiet, max_size, with_names) =
         (&options.recording.search, options.recording.quiet, options.recording.max_size, names.is_some());
     let left = "still live at detach";
-    Ending { search, quiet, max_size, with_names, names, is_kde, left }.conclude(&outcome, path, output);
+    let limits = options.recording.recorder.words();
+    Ending { search, quiet, max_size, with_names, names, is_kde, left, limits }.conclude(&outcome, path, output);
     match outcome.failed_check {
         Some(_) => ExitCode::from(FAILED_CHECK),
         None if is_cut => ExitCode::from(CUT),

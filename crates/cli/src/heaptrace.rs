@@ -20,6 +20,7 @@ mod watched_process;
 
 use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Refusal};
 use crate::record::{cannot, code, refusal, wait_for};
+use crate::recorder_limits::{NotPossible, RecorderLimits};
 use crate::{launch, library, say};
 use capture::core::WRITER_MEMORY;
 use channel::Geometry;
@@ -49,7 +50,10 @@ pub fn run(words: Vec<OsString>, inherited: &Inherited) -> ExitCode {
     if let Some(pid) = options.pid {
         return match attach::run(options, pid) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => refuse(&Refusal { code: NO_ATTACH, sentence: format!("{error:#}") }),
+            Err(error) => {
+                let code = if error.is::<NotPossible>() { USAGE } else { NO_ATTACH };
+                refuse(&Refusal { code, sentence: format!("{error:#}") })
+            }
         };
     }
     try_run(options, inherited).unwrap_or_else(|refusal| refuse(&refusal))
@@ -64,6 +68,8 @@ fn try_run(options: Options, inherited: &Inherited) -> Result<ExitCode, Refusal>
     let word = options.command.first().ok_or_else(|| cannot("no program was given"))?;
     let program = program::find(word)?;
     let signals = signals::Signals::take().map_err(cannot)?;
+    let limits =
+        RecorderLimits::prepare(&options.recorder).map_err(|refused| Refusal { code: USAGE, sentence: refused.0 })?;
     let library = library::place(Path::new(".")).map_err(SetupError::Library);
     let exe = program.image.canonicalize().unwrap_or_else(|_| program.image.clone());
     let plan = LivePlan { exe: exe.to_string_lossy().into_owned(), ..plan(&options, inherited) };
@@ -86,6 +92,7 @@ fn try_run(options: Options, inherited: &Inherited) -> Result<ExitCode, Refusal>
         launch::followed(&program.path, &options.command, &library.path, &recording.variable(), &hub.variable())
             .and_then(|launch| spawn(&launch, Some(recording.mapping()), inherited, |pid| signals.pass_on_to(pid)))
             .map_err(|error| refusal(&program.path, &error))?;
+    limits.apply("heaptrace");
     let end = Tree::new(options, hub, signals).watch(child, recording);
     Ok(code(end.exit))
 }

@@ -35,6 +35,7 @@ mod output;
 mod print;
 mod program;
 mod record;
+mod recorder_limits;
 mod recording_options;
 mod report;
 mod search_options;

@@ -12,6 +12,7 @@ use crate::library;
 use crate::naming_thread::Names;
 use crate::output::Output;
 use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Program, Refusal};
+use crate::recorder_limits::RecorderLimits;
 use crate::recording_options::RecordingOptions;
 use crate::say;
 use crate::search_options::SearchOptions;
@@ -60,6 +61,8 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     let word = options.command.first().ok_or_else(|| cannot("no program was given"))?;
     let program = program::find(word)?;
     let signals = Signals::take().map_err(cannot)?;
+    let limits = RecorderLimits::prepare(&options.recording.recorder)
+        .map_err(|refused| Refusal { code: crate::USAGE, sentence: refused.0 })?;
     let (output, file, is_kde) = Output::create(options.recording.output.as_deref(), word, options.debug)
         .map_err(|error| cannot(crate::trouble::sentence(&error)))?;
     let library = library::place(&output.folder()).map_err(SetupError::Library);
@@ -81,7 +84,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         say(format_args!("heaptrack: {warning}"));
     }
     let child = start(options, inherited, &program, &library.path, &recording, &signals)?;
-    Ok(follow(options, child, recording, &signals, output, is_kde))
+    Ok(follow(options, child, recording, &signals, &limits, output, is_kde))
 }
 
 /// Records the running program to its end, and returns its exit code.
@@ -90,6 +93,7 @@ fn follow(
     child: u32,
     recording: Recording,
     signals: &Signals,
+    limits: &RecorderLimits,
     mut output: Output,
     is_kde: bool,
 ) -> ExitCode {
@@ -100,6 +104,7 @@ fn follow(
     // gdb starts the program when the user says so, so the pid is known only at the end.
     let mut path = if options.debug { None } else { name(child) };
     let page = path.as_deref().filter(|_| *live).and_then(crate::live::start);
+    limits.apply("heaptrack");
     let line = StatusLine::start(recording.stats(), folder, *quiet, *live);
     let with_names = !no_symbols && has_memory();
     let names = with_names.then(|| Names::start(place, recording.blocks(), search.search(), None)).flatten();
@@ -128,7 +133,8 @@ fn follow(
     let outcome = recording.finish_inspected(end, crate::unseen::inspect);
     let has_failed_check = outcome.as_ref().is_some_and(|outcome| outcome.failed_check.is_some());
     let left = if is_limited { "still live when the recording ended" } else { "not freed at the end" };
-    let ending = Ending { search, quiet: *quiet, max_size: *max_size, with_names, names, is_kde, left };
+    let limits = options.recording.recorder.words();
+    let ending = Ending { search, quiet: *quiet, max_size: *max_size, with_names, names, is_kde, left, limits };
     conclude(outcome.zip(path), ending, &mut output);
     if is_limited {
         end = signals.end();
@@ -162,6 +168,8 @@ pub(crate) struct Ending<'a> {
     pub is_kde: bool,
     /// The words for blocks that were not freed.
     pub left: &'static str,
+    /// The options that limited the recorder.
+    pub limits: String,
 }
 
 impl Ending<'_> {
@@ -185,7 +193,8 @@ impl Ending<'_> {
             None
         });
         if !self.quiet {
-            status::report(outcome, sink.as_deref().unwrap_or(&file), bytes, self.left, sink.is_none());
+            let file = sink.as_deref().unwrap_or(&file);
+            status::report(outcome, file, bytes, self.left, &self.limits, sink.is_none());
         }
     }
 }

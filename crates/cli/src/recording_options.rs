@@ -1,4 +1,5 @@
 //! The options of every recording: of a program that is started, and of one that runs already.
+use crate::recorder_limits::RecorderOptions;
 use crate::search_options::SearchOptions;
 use crate::support;
 use crate::values::{milliseconds, trace_size};
@@ -30,6 +31,8 @@ pub struct RecordingOptions {
     /// Keep the trace below this size, as 500M or 2G. The oldest events are replaced by their sums and the blocks that they left.
     #[arg(long, value_name = "SIZE", value_parser = trace_size)]
     pub max_size: Option<u64>,
+    #[command(flatten)]
+    pub recorder: RecorderOptions,
     #[command(flatten)]
     pub search: SearchOptions,
 }

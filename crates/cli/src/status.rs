@@ -5,6 +5,7 @@
 use crate::disk::Disk;
 use crate::say;
 use collector::{Outcome, Stats};
+use format::Waits;
 use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::io::{IsTerminal, Write};
@@ -109,8 +110,8 @@ fn scaled(f: &mut Formatter<'_>, value: u64, step: f64, units: &[&str]) -> fmt::
 }
 
 /// Prints the lines at the end. `left` has the words for blocks that were not freed. `can_be_read` is true if the trace
-/// is a file.
-pub fn report(outcome: &Outcome, path: &Path, bytes: u64, left: &str, can_be_read: bool) {
+/// is a file. `limits` are the options that limited the recorder.
+pub fn report(outcome: &Outcome, path: &Path, bytes: u64, left: &str, limits: &str, can_be_read: bool) {
     let totals = &outcome.totals;
     say(format_args!("heaptrack: {} ({})", path.display(), Bytes(bytes)));
     say(format_args!(
@@ -137,8 +138,44 @@ pub fn report(outcome: &Outcome, path: &Path, bytes: u64, left: &str, can_be_rea
             "  for the first {seconds:.1} s, the trace has only sums and the blocks that were still live (--max-size)"
         ));
     }
+    if let Some(sentence) = waits(outcome.waits, totals.runtime_ns, limits) {
+        say(format_args!("  {sentence}"));
+    }
     if can_be_read {
         say(format_args!("  Next: heaptrack print {}", quoted(path)));
+    }
+}
+
+/// Returns a sentence about the time that the program waited for the recorder, if the recorder was limited or the time is
+/// more than 1 % of the run time. `limits` are the options that limited the recorder.
+pub fn waits(waits: Waits, runtime_ns: u64, limits: &str) -> Option<String> {
+    if limits.is_empty() && !waits.are_notable(runtime_ns) {
+        return None;
+    }
+    let mut sentence = match waits.waited_ns {
+        0 => "the program never waited for the recorder".to_owned(),
+        waited => format!(
+            "the program waited {} for the recorder (sum over its threads), in {} of run time",
+            Time(waited),
+            Time(runtime_ns)
+        ),
+    };
+    if !limits.is_empty() {
+        sentence.push_str(&format!("; the recorder was limited by {limits}"));
+    }
+    Some(sentence)
+}
+
+/// A time in nanoseconds, as `1.3 s`.
+struct Time(u64);
+
+impl Display for Time {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ns if ns < 100_000 => write!(f, "{:.2} ms", ns as f64 / 1e6),
+            ns if ns < 100_000_000 => write!(f, "{:.1} ms", ns as f64 / 1e6),
+            ns => write!(f, "{:.1} s", ns as f64 / 1e9),
+        }
     }
 }
 
@@ -187,6 +224,30 @@ mod tests {
         assert_eq!(Count(999_960).to_string(), "1.0M");
         assert_eq!(Bytes(17).to_string(), "17 B");
         assert_eq!(Bytes(u64::MAX).to_string(), "18446744.1 TB");
+    }
+
+    #[test]
+    fn waits_are_said_if_they_matter_or_if_there_is_a_limit() {
+        let said = |waited_ns, limits| waits(Waits { waited_ns }, 2_000_000_000, limits);
+        assert_eq!(said(0, ""), None);
+        assert_eq!(said(20_000_000, ""), None, "exactly 1 %");
+        assert_eq!(
+            said(20_000_001, "").as_deref(),
+            Some("the program waited 20.0 ms for the recorder (sum over its threads), in 2.0 s of run time")
+        );
+        assert_eq!(
+            said(0, "--recorder-nice 19").as_deref(),
+            Some("the program never waited for the recorder; the recorder was limited by --recorder-nice 19")
+        );
+        assert_eq!(
+            said(3_250_000_000, "--recorder-cpu 0 --recorder-cpu 50%").as_deref(),
+            Some(
+                "the program waited 3.2 s for the recorder (sum over its threads), in 2.0 s of run time; \
+                 the recorder was limited by --recorder-cpu 0 --recorder-cpu 50%"
+            )
+        );
+        assert_eq!(Time(1).to_string(), "0.00 ms");
+        assert_eq!(Time(70_000).to_string(), "0.07 ms");
     }
 
     #[test]

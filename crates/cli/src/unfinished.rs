@@ -121,6 +121,7 @@ fn end(current: &[(PathBuf, PathBuf)], signal: i32) -> ! {
         let _ = fs::remove_file(name);
         crate::say(format_args!("heaptrack: interrupted; {} was not written", path.display()));
     }
+    crate::recorder_limits::leave();
     std::process::exit(128 + signal)
 }
 

@@ -7,6 +7,7 @@ use super::signals::Signals;
 use super::tree::Tree;
 use super::units::Size;
 use crate::attach::again_after_exec;
+use crate::recorder_limits::RecorderLimits;
 use crate::{library, say};
 use attach::{Attached, Checked, Prepared, Refusal};
 use collector::{Attachment, Hub, LivePlan, Recording, Setup};
@@ -14,13 +15,15 @@ use format::HeapAtAttach;
 
 pub fn run(options: Options, pid: u32) -> anyhow::Result<()> {
     let signals = Signals::take()?;
+    let limits = RecorderLimits::prepare(&options.recorder)?;
     signals.listen();
     let Begun { hub, recording, attached, heap } = again_after_exec(|| begin(&options, pid))?;
     say(format_args!(
         "heaptrace: attached to {pid} until Ctrl-C; its heap has {} already, which is not watched",
         Size(heap.size_bytes)
     ));
-    Tree::new(options, hub, signals).watch_attached(pid, recording, attached);
+    limits.apply("heaptrace");
+    Tree::new(options, hub, signals).watch_attached(pid, recording, attached, &limits);
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Receives: words and variables. Returns: checked options. Must hold: every mistake is reported in one sentence before
 //! a program is started, and an option takes precedence over its variable.
+use crate::recorder_limits::RecorderOptions;
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -24,6 +25,7 @@ Examples:
   heaptrace ./server                                 what is left at its end
   heaptrace --top 3 --sort count node app.js         the three places with the most blocks
   heaptrace -p 1234                                  what a running process takes from now on
+  heaptrace --recorder-cpu 20% ./server              takes at most a fifth of a CPU itself
   heaptrace --interval 10s --outfile log ./server    every ten seconds, to log.<pid>.<name>
   heaptrace --flame-graph --outfile f ./server       folded stacks; then inferno-flamegraph f.* > flame.svg
 
@@ -31,7 +33,7 @@ Environment: HEAPTRACE_NUM_TOP_BACKTRACE (--top), HEAPTRACE_SORT_KEYS (--sort), 
 HEAPTRACE_OUTFILE and HEAPTRACE_IGNORE are used where the option is not given.
 
 Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or watched;
-64 wrong usage; 3 the process of -p cannot be attached to.";
+64 wrong usage, or a limit of the recorder that is not possible; 3 the process of -p cannot be attached to.";
 
 /// Prints which memory of a program is still in use, by the place that allocated it, while it runs and at its end.
 #[derive(Debug, Parser)]
@@ -66,6 +68,8 @@ struct Words {
     /// Watch a process that is already running, until Ctrl-C. Its children are not followed.
     #[arg(short, long, value_name = "PID")]
     pid: Option<String>,
+    #[command(flatten)]
+    recorder: RecorderOptions,
     /// Print help.
     #[arg(short, long, visible_short_alias = '?', visible_alias = "usage", action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -102,6 +106,7 @@ pub struct Options {
     pub interval: Option<Duration>,
     pub watch: bool,
     pub pid: Option<u32>,
+    pub recorder: RecorderOptions,
     pub command: Vec<OsString>,
 }
 
@@ -229,6 +234,7 @@ fn check(words: Words, variable: impl Fn(&str) -> Option<OsString>) -> Result<Op
         interval,
         watch: words.watch,
         pid,
+        recorder: words.recorder,
         command: words.command,
     })
 }

@@ -9,10 +9,13 @@ use super::signals::{Signals, Told};
 use super::watched_process::{Id, Process};
 use crate::attach::{tell_children, tell_left};
 use crate::record::{has_ended, wait_for, why_not};
-use crate::say;
+use crate::recorder_limits::RecorderLimits;
+use crate::{say, status};
 use attach::{Attached, Standing};
 use collector::{Ask, Bell, End, Hub, Joined, Reason, Recording, Snapshot};
-use std::sync::mpsc;
+use format::Waits;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -79,6 +82,11 @@ pub struct Tree {
     told: Vec<Told>,
     /// Sessions that are being ended.
     ending: Vec<JoinHandle<()>>,
+    started: Instant,
+    /// How long the threads of processes that have ended waited for us, in nanoseconds.
+    waited_ns: Arc<AtomicU64>,
+    /// The options that limit us.
+    limits: String,
 }
 
 impl Tree {
@@ -86,7 +94,7 @@ impl Tree {
         let pause =
             if options.watch { Some((WATCH_EVERY, TO_WATCH)) } else { options.interval.map(|t| (t, BY_INTERVAL)) };
         signals.wake(hub.bell());
-        let sort = options.sort.clone();
+        let (sort, limits) = (options.sort.clone(), options.recorder.words());
         let reports = Teller::start(options);
         Tree {
             hub,
@@ -101,6 +109,9 @@ impl Tree {
             is_limited: false,
             told: Vec::new(),
             ending: Vec::new(),
+            started: Instant::now(),
+            waited_ns: Arc::default(),
+            limits,
         }
     }
 
@@ -142,7 +153,7 @@ impl Tree {
 
     /// Watches a process that was already running, whose children are not followed. Returns when the process has ended,
     /// when the user stops us, or when another heaptrack has detached from it.
-    pub fn watch_attached(mut self, pid: u32, recording: Recording, attached: Attached) {
+    pub fn watch_attached(mut self, pid: u32, recording: Recording, attached: Attached, limits: &RecorderLimits) {
         self.add(pid, recording);
         loop {
             self.hub.wait(TICK);
@@ -154,7 +165,7 @@ impl Tree {
                 break;
             }
             if self.is_stopped || self.is_limited || attached.standing() == Standing::Detached {
-                match attached.end() {
+                match limits.without_share(|| attached.end()) {
                     Ok(restored) => {
                         tell_left("heaptrace", pid, restored.shared_bytes);
                         tell_children("heaptrace", &restored.children, true);
@@ -192,7 +203,12 @@ impl Tree {
             while let Some(at) = self.processes.iter().position(|process| process.pid == pid) {
                 let old = self.processes.swap_remove(at);
                 self.letterbox().tell(Job::Forget { id: old.id });
-                self.aside(move |_| drop(old.finish(End::default())));
+                let waited_ns = Arc::clone(&self.waited_ns);
+                self.aside(move |_| {
+                    if let Some(outcome) = old.finish(End::default()) {
+                        waited_ns.fetch_add(outcome.waits.waited_ns, Ordering::Relaxed);
+                    }
+                });
             }
             self.add(pid, recording);
         }
@@ -264,7 +280,8 @@ impl Tree {
             }
             let process = self.processes.swap_remove(at);
             let end = end.filter(|_| process.pid == root).unwrap_or_default();
-            self.aside(move |letterbox| tell_end(letterbox, process, end));
+            let waited_ns = Arc::clone(&self.waited_ns);
+            self.aside(move |letterbox| tell_end(letterbox, process, end, &waited_ns));
         }
     }
 
@@ -302,12 +319,18 @@ impl Tree {
     /// Reports the processes that are still running, as they are now.
     fn leave(mut self) {
         for process in std::mem::take(&mut self.processes) {
-            self.aside(move |letterbox| tell_end(letterbox, process, End::default()));
+            let waited_ns = Arc::clone(&self.waited_ns);
+            self.aside(move |letterbox| tell_end(letterbox, process, End::default(), &waited_ns));
         }
         for thread in self.ending {
             let _ = thread.join();
         }
         self.reports.finish();
+        let waits = Waits { waited_ns: self.waited_ns.load(Ordering::Relaxed) };
+        let runtime_ns = self.started.elapsed().as_nanos() as u64;
+        if let Some(sentence) = status::waits(waits, runtime_ns, &self.limits) {
+            say(format_args!("heaptrace: {sentence}"));
+        }
         match self.hub.missed() {
             0 => (),
             1 => say(format_args!("heaptrace: 1 more process ran unwatched: it could not join")),
@@ -319,12 +342,13 @@ impl Tree {
 type Work = Box<dyn FnOnce(&Letterbox) + Send>;
 
 /// Ends a session and writes its last report.
-fn tell_end(letterbox: &Letterbox, process: Process, end: End) {
+fn tell_end(letterbox: &Letterbox, process: Process, end: End, waited_ns: &AtomicU64) {
     let (id, pid, is_announced) = (process.id, process.pid, process.is_announced);
     let Some(outcome) = process.finish(end) else {
         say(format_args!("heaptrace: watching {pid} failed, there is no report"));
         return;
     };
+    waited_ns.fetch_add(outcome.waits.waited_ns, Ordering::Relaxed);
     if let Some(check) = outcome.failed_check {
         say(format_args!("heaptrace: {pid}: {check}"));
     }

@@ -32,11 +32,13 @@ Examples:
   heaptrack ls -l                      record to heaptrack.ls.<pid>.htz
   heaptrack -o /tmp/%h.%p -- ./server  name with host and pid
   heaptrack -p $(pidof redis-server)   record a running program until Ctrl-C
+  heaptrack --recorder-cpu 50% ./prog  the recorder takes at most half of a CPU
   heaptrack print heaptrack.ls.42.htz  read it
   heaptrack -a heaptrack.ls.42.htz     look at it in the browser
 
-Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or recorded; 2 wrong usage;
-3 cannot be attached to; attached and detached again: 0, or 1 if the trace was cut short, for example by a full disk;
+Exit code: the program's own (128+n for signal n); 127 not found; 126 cannot be run or recorded; 2 wrong usage, or a limit
+of the recorder that is not possible; 3 cannot be attached to; attached and detached again: 0, or 1 if the trace was cut
+short, for example by a full disk;
 `export`, `trim` and `merge` interrupted by Ctrl-C: 130.";
 
 /// Records every allocation of a program, with its stack, and shows where the memory went.
