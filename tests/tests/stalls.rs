@@ -72,6 +72,10 @@ fn a_stopped_recorder_costs_each_thread_its_budget_and_no_more() {
     assert!(lost > 0);
     assert_eq!(seen + lost, all_events());
     assert!(!report.complete(), "events are missing");
+    // Each thread waited for its second, and not for longer than the threads took.
+    let waited = Duration::from_nanos(report.json()["waited_for_recorder_ns"].as_u64().expect("a number"));
+    assert!(waited > Duration::from_millis(900) * THREADS as u32, "{waited:?}");
+    assert!(waited < took * THREADS as u32, "{waited:?} in {took:?}");
     assert_eq!(report.of_size(77).allocations, 100, "recording continues when the recorder does");
 }
 
@@ -83,6 +87,7 @@ fn on_full_drop_never_waits() {
     let (seen, lost) = report.seen_and_lost();
     assert!(lost > 0);
     assert_eq!(seen + lost, all_events());
+    assert_eq!(report.json()["waited_for_recorder_ns"], 0);
 }
 
 /// Backpressure: the recorder works all the time, so no event may be dropped, however long the run takes.
