@@ -204,6 +204,7 @@ fn plan(options: &Attach, prepared: &Prepared, output: &Output, file: File, exe:
         },
         file,
         bound: options.recording.max_size.map(|bytes| Bound { bytes, place: output.place() }),
+        threads: options.recording.recorder_threads,
         folder: output.folder(),
         command: prepared.command(),
         exe,

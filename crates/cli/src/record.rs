@@ -236,6 +236,7 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
         },
         file,
         bound: options.recording.max_size.map(|bytes| Bound { bytes, place: output.place() }),
+        threads: options.recording.recorder_threads,
         folder: output.folder(),
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         exe: exe.to_string_lossy().into_owned(),

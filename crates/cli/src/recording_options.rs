@@ -2,9 +2,10 @@
 use crate::recorder_limits::RecorderOptions;
 use crate::search_options::SearchOptions;
 use crate::support;
-use crate::values::{milliseconds, trace_size};
+use crate::values::{milliseconds, recorder_threads, trace_size};
 use crate::wrong_usage::Wrong;
 use clap::{CommandFactory, FromArgMatches, ValueEnum};
+use collector::RecorderThreads;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -31,6 +32,9 @@ pub struct RecordingOptions {
     /// Keep the trace below this size, as 500M or 2G. The oldest events are replaced by their sums and the blocks that they left.
     #[arg(long, value_name = "SIZE", value_parser = trace_size)]
     pub max_size: Option<u64>,
+    /// Threads of the recorder that work on events: a number, or auto for those that are idle, at most a quarter of the CPUs. More than 3 find no work.
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = recorder_threads)]
+    pub recorder_threads: RecorderThreads,
     #[command(flatten)]
     pub recorder: RecorderOptions,
     #[command(flatten)]

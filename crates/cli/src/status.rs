@@ -69,7 +69,7 @@ struct Line<'a>(&'a Stats);
 
 impl Display for Line<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Stats { events, live_bytes, peak_bytes, file_bytes, lost_events } = self.0;
+        let Stats { events, live_bytes, peak_bytes, file_bytes, lost_events, .. } = self.0;
         write!(f, "heaptrack: {} events", Count(Stats::get(events)))?;
         write!(f, ", heap {} (peak {})", Bytes(Stats::get(live_bytes)), Bytes(Stats::get(peak_bytes)))?;
         write!(f, ", file {}", Bytes(Stats::get(file_bytes)))?;

@@ -1,4 +1,5 @@
 //! The values of options as clap takes them: times and sizes, by the one parser of `analysis`.
+use collector::RecorderThreads;
 use analysis::{NOT_A_DURATION, NOT_A_SIZE, parse_duration, parse_size};
 use std::time::Duration;
 
@@ -15,6 +16,15 @@ pub fn milliseconds(text: &str) -> Result<u32, String> {
 /// Parses a number of bytes.
 pub fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| NOT_A_SIZE.to_owned())
+}
+
+/// Parses a number of threads, or `auto`.
+pub fn recorder_threads(text: &str) -> Result<RecorderThreads, String> {
+    match text.parse() {
+        Ok(threads) => Ok(RecorderThreads::Exactly(threads)),
+        Err(_) if text == "auto" => Ok(RecorderThreads::Idle),
+        Err(_) => Err("not a number of threads (examples: 1, 2, auto)".to_owned()),
+    }
 }
 
 /// Parses the most bytes that a trace may have: at least 1 MB.
