@@ -6,6 +6,7 @@ use heaptrack_tests::run::{Running, heaptrack};
 use heaptrack_tests::{Chance, Folder, Program, Report, process, promised, scale};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Reads one thread's line of `counter`'s file: the finished (allocations, frees).
@@ -27,7 +28,10 @@ struct Counting {
 fn start_counter(arguments: &[&str]) -> Counting {
     let folder = Folder::new();
     let file = folder.join("counted");
-    let program = Program::target("counter").arg(&file).args(arguments);
+    // One to three threads of the recorder, in turns: nothing may depend on their number.
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let threads = (NEXT.fetch_add(1, Ordering::Relaxed) % 3 + 1).to_string();
+    let program = Program::target("counter").arg(&file).args(arguments).option("--recorder-threads").option(threads);
     let running = program.start();
     Counting { file, target: running.target(&program), running, _folder: folder }
 }
