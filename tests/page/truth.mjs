@@ -267,6 +267,38 @@ await check("sums below a table are those of the moment after a change from a ra
   await own.evaluate(() => localStorage.removeItem("heaptrack.shape.top-down"));
   await own.close();
 });
+await check("an answer that arrives after a newer one does not replace the rows", async () => {
+  const late = "from=41000000&to=448000000";
+  for (const [view, label] of [["bottom-up", "Bottom-up tree"], ["callers", "Functions, inclusive and self"]]) {
+    const own = await visit(server.url, `#/${view}?levels=all`);
+    await settled(own);
+    const wanted = await rows(own, label);
+    // The worker has the costs of the whole session already, so it answers about them while it waits for those of the range.
+    let hold;
+    const held = new Promise((done) => {
+      hold = done;
+    });
+    await own.route(`**/api/profile?*${late}*`, hold);
+    const show = (hash) =>
+      own.evaluate((address) => {
+        location.hash = address;
+      }, hash);
+    await show(`#/${view}?levels=all&${late}`);
+    const route = await held;
+    await show(`#/${view}?levels=all`);
+    await own.waitForFunction(() => !document.querySelector(".busy"));
+    await route.continue();
+    await settled(own);
+    // A table that becomes higher asks for more rows.
+    const setHeight = (style) => own.$eval(`[aria-label="${label}"]`, (grid, one) => Object.assign(grid.style, one), style);
+    await setHeight({ height: "30px", minHeight: "0", flex: "none" });
+    await own.waitForFunction(([name, all]) => document.querySelectorAll(`[aria-label="${name}"] .grid-row`).length < all, [label, wanted.length]);
+    await setHeight({ height: "", minHeight: "", flex: "" });
+    await own.waitForFunction(([name, all]) => document.querySelectorAll(`[aria-label="${name}"] .grid-row`).length === all, [label, wanted.length]);
+    equal(await rows(own, label), wanted, view);
+    await own.close();
+  }
+});
 await page.close();
 server.child.kill();
 

@@ -9,6 +9,8 @@ import { type Level, type Look, type Stacks, keyName, labelOf, lookName, matcher
 const allFunctions = new Kept<Function[]>();
 /** The functions of the latest `functionTable`, of which `functionWindow` returns the visible part. */
 let table: { functions: Function[]; stacks: Stacks } | undefined;
+/** The number of requests for a table. An answer that had to wait for the server must not replace the table of a later request. */
+let requests = 0;
 
 export const functionsOf = (ask: Ask, look: Look): Promise<Function[]> =>
   allFunctions.get(`${named(ask)} ${lookName(look)}`, async () => {
@@ -17,6 +19,8 @@ export const functionsOf = (ask: Ask, look: Look): Promise<Function[]> =>
   });
 
 export const functionTable = async ({ ask, look, sort, self, filter }: Requests["functions"]["args"]): Promise<Requests["functions"]["result"]> => {
+  requests += 1;
+  const request = requests;
   const data = await dataOf(ask);
   const { stacks } = data;
   const test = filter ? matcher(filter) : undefined;
@@ -32,7 +36,7 @@ export const functionTable = async ({ ask, look, sort, self, filter }: Requests[
     const both = (entry: Function): number => value((self ? entry.inclusive : entry.self).sums, cost);
     list.sort((a, b) => sign * (weight(a) - weight(b)) || both(b) - both(a) || a.level - b.level);
   }
-  table = { functions: list, stacks };
+  if (request === requests) table = { functions: list, stacks };
   return { count: list.length, totals: totalsOf(data) };
 };
 

@@ -13,6 +13,8 @@ const MOST_ROWS = 500_000;
 // The tree that is shown for each direction, and the expanded nodes of each trace, direction and look. Nodes stay expanded when the costs change and when the trace grows.
 type Shown = { tree: Tree; name: string; sort: Sort; stacks: Stacks; nodes: Node[]; indents: number[]; paths: string[] };
 const shown = new Map<Direction, Shown>();
+/** The number of requests for a tree of each direction. An answer that had to wait for the server must not replace the tree of a later request. */
+const requests = new Map<Direction, number>();
 const expanded = new Map<string, Set<string>>();
 const expandedOf = (name: string): Set<string> => {
   let set = expanded.get(name);
@@ -30,12 +32,14 @@ export const treeOf = (ask: Ask, look: Look, direction: Direction): Promise<Tree
   });
 
 export const tree = async ({ ask, look, direction, sort }: Requests["tree"]["args"]): Promise<Requests["tree"]["result"]> => {
+  const request = (requests.get(direction) ?? 0) + 1;
+  requests.set(direction, request);
   const data = await dataOf(ask);
   const made = await treeOf(ask, look, direction);
   const name = `${ask.trace} ${direction} ${lookName(look)}`;
-  const set = expandedOf(name);
-  shown.set(direction, { tree: made, name, sort, stacks: data.stacks, ...visible(made, sort, set, MOST_ROWS) });
-  return { count: shown.get(direction)?.nodes.length ?? 0, totals: totalsOf(data) };
+  const view: Shown = { tree: made, name, sort, stacks: data.stacks, ...visible(made, sort, expandedOf(name), MOST_ROWS) };
+  if (requests.get(direction) === request) shown.set(direction, view);
+  return { count: view.nodes.length, totals: totalsOf(data) };
 };
 
 export const window = ({ direction, from: first, to }: Requests["window"]["args"]): TreeRow[] => {
