@@ -1,4 +1,4 @@
-// Tests the crawler: the page is built with a mistake in it, and the crawler must find the mistake.
+// Tests the crawler: the page is built with a mistake in it, and the crawler must find the mistake. Also tests that rows with equal numbers are told apart.
 //
 // `make soak` tries all mistakes of `MISTAKES`, and `make test` one of them, which the seed selects.
 import { execFileSync } from "node:child_process";
@@ -6,6 +6,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { matched } from "./crawl/checks.mjs";
 import { crawl, isSoak, seed, withoutFrames } from "./crawl/crawler.mjs";
 import { check, equal, holds, replacePage, serve, trace, visit } from "./harness.mjs";
 
@@ -38,6 +39,21 @@ const build = (folder, [what, file, right, mistaken]) => {
   execFileSync("node", ["build.mjs", "dist"], { cwd: folder });
   return join(folder, "dist");
 };
+
+/** A row of a comparison in which nothing changed: its name, and its mean life as it is written. */
+const unchanged = (name, life) => ({ cells: { name: { value: `${name}\tscreens.c:1`, text: name }, allocations: { value: "0", text: "0" }, mean_lifetime: { value: "0", text: life } } });
+/** What the engine has for these rows. Each block of `hump` lived for 8.2 ms in both traces. No block of `cache` was freed. */
+const UNCHANGED = [
+  { label: "cache", now: {}, before: {} },
+  { label: "hump", now: { deallocations: 40, lifetime_ns: 328_000_000 }, before: { deallocations: 40, lifetime_ns: 328_000_000 } },
+];
+const compared = (...rows) => matched({ label: "a tree", count: rows.length }, rows, UNCHANGED, (_, column) => (column === "name" ? undefined : 0), { isDiff: true });
+await check("rows with equal numbers are told apart by their names", async () => {
+  equal(compared(unchanged("cache", "–"), unchanged("hump", "< 0.1 ms")), [], "each as it is");
+  equal(compared(unchanged("hump", "< 0.1 ms"), unchanged("cache", "–")), [], "in another order");
+  equal(compared(unchanged("hump", "–"), unchanged("cache", "< 0.1 ms")).length, 2, "both are written wrongly");
+  equal(compared(unchanged("cache", "–"), unchanged("burst", "< 0.1 ms")).length, 1, "a name that the engine does not have");
+});
 
 const chosen = process.env.MISTAKE === undefined ? (isSoak ? MISTAKES : [MISTAKES[seed % MISTAKES.length]]) : [MISTAKES[Number(process.env.MISTAKE)]];
 console.log(`mistakes: HEAPTRACK_SEED=${seed}`);

@@ -1,5 +1,5 @@
 // What must hold for a screen. Every check returns sentences about what does not hold.
-import { add, byBlame, byEnd, byFunction, byLevel, costOf, grouped, keyOf, labelOf, question, shown } from "./engine.mjs";
+import { add, byBlame, byEnd, byFunction, byLevel, costOf, grouped, keyOf, labelOf, question, readName, rowName, shown } from "./engine.mjs";
 import { isNear, says } from "./written.mjs";
 
 const FORBIDDEN = /\bNaN\b|undefined|Infinity|\[object|\bnull\b| of 0(?![\d.,])/;
@@ -157,20 +157,32 @@ const isMeanOfNothing = ({ now, before }, column, isDiff) => {
   return of !== undefined && !((now?.[of] ?? 0) > 0 && (!isDiff || (before?.[of] ?? 0) > 0));
 };
 
-/** Every visible row must be one of the groups, and the numbers of rows and groups must be equal. */
-const matched = (grid, rows, groups, of, isDiff = false) => {
+/** A mean of nothing is a dash. A mean life is a number even if it, or its change, is 0, because 0 only means that it is too short to measure. */
+const isWritten = (group, column, { value, text }, isDiff) => {
+  if (isMeanOfNothing(group, column, isDiff)) return text === "–";
+  return says(text, Number(value)) && !(column === "mean_lifetime" && text === "–");
+};
+
+/**
+ * Every visible row must be one of the groups, and the numbers of rows and groups must be equal. A row is a group if they have the same name and the same numbers.
+ * Numbers alone do not tell groups apart: in a comparison, everything that did not change is 0.
+ */
+export const matched = (grid, rows, groups, of, { look = { merge: "function" }, isDiff = false } = {}) => {
   const wrong = grid.count === groups.length ? [] : [`${grid.label}: ${grid.count} rows, the engine has ${groups.length}`];
   const left = [...groups];
   for (const { cells } of rows) {
+    const name = readName((cells.name ?? cells.line)?.value ?? "", look);
     const columns = Object.keys(cells).filter((column) => cells[column].value !== undefined && of(left[0] ?? groups[0] ?? {}, column) !== undefined);
-    const at = left.findIndex((group) => columns.every((column) => isNear(Number(cells[column].value), of(group, column))));
-    if (at < 0) wrong.push(`${grid.label}: ${cells.name?.value} has ${columns.map((column) => `${column} ${cells[column].value}`)}, which the engine has nowhere`);
-    const [group] = at < 0 ? [] : left.splice(at, 1);
-    for (const column of columns) {
-      const { value, text } = cells[column];
-      const isWritten = group && isMeanOfNothing(group, column, isDiff) ? text === "–" : says(text, Number(value));
-      if (!isWritten) wrong.push(`${grid.label}, ${column} of ${cells.name?.value}: ${value} is written as "${text}"`);
+    const isEqual = (group) => group.label === name && columns.every((column) => isNear(Number(cells[column].value), of(group, column)));
+    const unwritten = (group) => columns.filter((column) => !isWritten(group, column, cells[column], isDiff));
+    // Functions of different modules may have one name. If their numbers are equal, too, the row is the one whose means are written as it shows them.
+    const group = left.find((one) => isEqual(one) && unwritten(one).length === 0) ?? left.find(isEqual);
+    if (!group) {
+      wrong.push(`${grid.label}: ${name} has ${columns.map((column) => `${column} ${cells[column].value}`)}, which the engine has nowhere under this name`);
+      continue;
     }
+    left.splice(left.indexOf(group), 1);
+    for (const column of unwritten(group)) wrong.push(`${grid.label}, ${column} of ${name}: ${cells[column].value} is written as "${cells[column].text}"`);
   }
   return wrong;
 };
@@ -189,26 +201,31 @@ const onlyRoots = ({ sides, look }) => {
 };
 
 const gridChecks = {
-  "Bottom-up tree": (grid, { sides, look, isDiff }) => matched(grid, grid.rows.filter(({ level }) => level === 1), byEnd(sides, look, 0), treeColumns([], isDiff), isDiff),
-  "Top-down tree": (grid, context) => matched(grid, grid.rows.filter(({ level }) => level === 1), byEnd(context.sides, context.look, -1), treeColumns(onlyRoots(context), context.isDiff), context.isDiff),
-  "Functions, inclusive and self": (grid, { sides, look, isDiff }) => matched(grid, grid.rows, byLevel(sides, look), treeColumns(byEnd(sides, look, 0), isDiff), isDiff),
-  Threads: async (grid, { engine, state }) => matched(grid, grid.rows, (await engine.ask("threads", state.file, question(state))).threads, ({ costs }, column) => (column === "name" ? undefined : (costs ?? {})[column] ?? 0)),
+  "Bottom-up tree": (grid, { sides, look, isDiff }) => matched(grid, grid.rows.filter(({ level }) => level === 1), byEnd(sides, look, 0), treeColumns([], isDiff), { look, isDiff }),
+  "Top-down tree": (grid, context) => matched(grid, grid.rows.filter(({ level }) => level === 1), byEnd(context.sides, context.look, -1), treeColumns(onlyRoots(context), context.isDiff), context),
+  "Functions, inclusive and self": (grid, { sides, look, isDiff }) => matched(grid, grid.rows, byLevel(sides, look), treeColumns(byEnd(sides, look, 0), isDiff), { look, isDiff }),
+  Threads: async (grid, { engine, state }) => {
+    const { threads } = await engine.ask("threads", state.file, question(state));
+    const label = ({ name, tid, index }) => (name ? `${name} (${tid ?? index})` : `thread ${tid ?? index}`);
+    return matched(grid, grid.rows, threads.map((thread) => ({ ...thread, label: label(thread) })), ({ costs }, column) => (column === "name" ? undefined : (costs ?? {})[column] ?? 0));
+  },
   Leaks: async (grid, { engine, state }) => {
     const { sites } = await engine.ask("leaks", state.file, question(state, { timed: false }));
     const isNumber = ["live_bytes", "live_allocations"];
-    return matched(grid, grid.rows, sites.filter((site) => site.live_allocations > 0), (site, column) => (isNumber.includes(column) ? (site[column] ?? 0) : undefined));
+    const groups = sites.filter((site) => site.live_allocations > 0).map((site) => ({ ...site, label: site.function ?? "" }));
+    return matched(grid, grid.rows, groups, (site, column) => (isNumber.includes(column) ? (site[column] ?? 0) : undefined));
   },
   "Changes by function": (grid, { sides, look, state }, screen) => {
     if (state.normalise !== "no") return [];
     const of = (group, side) => costOf(group[side] ?? {}, screen.diffCost);
     const groups = byEnd(sides, look, 0).filter((group) => of(group, "now") !== of(group, "before"));
     const columns = { before: (group) => of(group, "before"), after: (group) => of(group, "now"), delta: (group) => of(group, "now") - of(group, "before") };
-    return matched(grid, grid.rows, groups, (group, column) => columns[column]?.(group));
+    return matched(grid, grid.rows, groups, (group, column) => columns[column]?.(group), { look });
   },
   "Changes in other measures": (grid, { sides, look }, screen) => {
     const groups = byEnd(sides, look, 0).filter(({ now, before }) => costOf(now, screen.diffCost) === costOf(before, screen.diffCost));
     const of = (group, side, measure) => (measure === "own_peak" ? group.largest[side] : costOf(group[side], measure));
-    const isThere = ({ cells }) => groups.some((group) => of(group, "before", cells.measure.value) === Number(cells.before.value) && of(group, "now", cells.measure.value) === Number(cells.after.value));
+    const isThere = ({ cells }) => groups.some((group) => group.label === readName(cells.name.value, look) && of(group, "before", cells.measure.value) === Number(cells.before.value) && of(group, "now", cells.measure.value) === Number(cells.after.value));
     return grid.rows.filter((row) => !isThere(row)).map(({ cells }) => `${grid.label}: ${cells.name.value}, ${cells.measure.value}: ${cells.before.value} to ${cells.after.value} is nowhere`);
   },
 };
@@ -227,10 +244,10 @@ const around = (grid, [, which, name], { sides, look, isDiff }) => {
   };
   const places = (row) => path(row).flatMap((level, at) => (labelOf(level) === name ? [at] : []));
   const step = { Callers: 1, Callees: -1, Lines: 0 }[which];
-  const key = (level) => (step === 0 ? `${level.file}:${level.line}` : keyOf(level, "function", look.isOther));
+  const key = (level) => (step === 0 ? `${level?.file ?? ""}:${level?.line ?? 0}` : keyOf(level, "function", look.isOther));
   const found = (row) => places(row).map((at) => path(row)[at + step]).filter((level, index) => places(row)[index] + step >= 0 && (level !== undefined || places(row)[index] + step < path(row).length));
-  const groups = grouped(sides, (row) => [...new Map(found(row).map((level) => [key(level), labelOf(level)]))]);
-  return matched(grid, grid.rows, groups, (group, column) => (column === "name" || column === "line" || column.startsWith("self ") ? undefined : weight(group, column, isDiff)), isDiff);
+  const groups = grouped(sides, (row) => [...new Map(found(row).map((level) => [key(level), step === 0 ? key(level) : rowName(level, look)]))]);
+  return matched(grid, grid.rows, groups, (group, column) => (column === "name" || column === "line" || column.startsWith("self ") ? undefined : weight(group, column, isDiff)), { look, isDiff });
 };
 
 const gridsOf = async (screen, context) => {

@@ -204,6 +204,21 @@ export const keyOf = (level, merge, isOther) => {
 const placeOf = (level) => (level?.file ? (level.line ? `${level.file}:${level.line}` : level.file) : "");
 export const labelOf = (level) => level?.function ?? (level?.module ? `${base(level.module)}+0x${(level.offset ?? 0).toString(16)}` : "[outside your code]");
 
+/** The name of the row of a level, without the parts that `keyOf` ignores: the folder of a module and, between two traces, the line. */
+export const rowName = (level, { merge, isOther }) => {
+  if (merge === "module") return level?.module ? base(level.module) : "[no module]";
+  if (merge === "namespace") return level?.module || level?.function?.includes("::") ? base(keyOf(level, merge, isOther)) : labelOf(undefined);
+  const name = isOther && level?.module && level.function === null ? base(level.module) : labelOf(level);
+  if (merge !== "line" || isOther) return name;
+  return `${name}  ${base(placeOf(level)) || base(level?.module ?? "")}`;
+};
+/** The same part of the name that a row shows. */
+export const readName = (text, { merge, isOther }) => {
+  const [name] = text.split("\t");
+  if (merge === "module" || merge === "namespace") return base(name);
+  return merge === "line" && isOther ? name.split("  ")[0] : name;
+};
+
 /** The levels of a stack that are shown, innermost first. */
 export const shown = (path, isMine) => {
   const list = isMine ? path.filter((level) => level.class === "program" || level.class === null) : path;
@@ -213,15 +228,15 @@ export const shown = (path, isMine) => {
 /** Groups by the blamed line, and between two traces by the blamed function. */
 export const byBlame = (sides, isOther) => grouped(sides, ({ blamed }) => (blamed ? [[keyOf(blamed, "line", isOther), labelOf(blamed)]] : []));
 export const byFunction = (sides) => grouped(sides, ({ blamed }) => (blamed ? [[`${blamed.function} ${blamed.module}`, blamed.function]] : []));
-/** Groups by the innermost or the outermost level that is shown. */
-export const byEnd = (sides, { isMine, merge, isOther }, end) =>
+/** Groups by the innermost or the outermost level that is shown. Their labels are the names of rows. */
+export const byEnd = (sides, look, end) =>
   grouped(sides, ({ path }) => {
-    const level = shown(path, isMine).at(end);
-    return [[keyOf(level, merge, isOther), labelOf(level)]];
+    const level = shown(path, look.isMine).at(end);
+    return [[keyOf(level, look.merge, look.isOther), rowName(level, look)]];
   });
-/** Groups by every function on a stack, each counted once per stack. */
-export const byLevel = (sides, { isMine, merge, isOther }) =>
+/** Groups by every function on a stack, each counted once per stack. Their labels are the names of rows. */
+export const byLevel = (sides, look) =>
   grouped(sides, ({ path }) => {
-    const found = new Map(shown(path, isMine).map((level) => [keyOf(level, merge, isOther), labelOf(level)]));
+    const found = new Map(shown(path, look.isMine).map((level) => [keyOf(level, look.merge, look.isOther), rowName(level, look)]));
     return [...found];
   });
