@@ -1,6 +1,6 @@
 //! The values of options as clap takes them: times and sizes, by the one parser of `analysis`.
-use collector::RecorderThreads;
 use analysis::{NOT_A_DURATION, NOT_A_SIZE, parse_duration, parse_size};
+use collector::RecorderThreads;
 use std::time::Duration;
 
 /// Parses a time. A number without a unit is seconds.
