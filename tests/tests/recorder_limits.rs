@@ -278,7 +278,7 @@ fn a_share_holds_and_costs_time_but_no_event() {
             is_over
         });
         let outcome = running.finish();
-        assert_eq!(group_folders(recorder), [PathBuf::new(); 0]);
+        assert_eq!(group_folders(recorder), Vec::<PathBuf>::new());
         assert_eq!(outcome.code, 0, "{}", outcome.stderr);
         let counted: u64 = outcome.stdout.trim().parse().expect("a number");
         let report = outcome.whole_report();
@@ -324,7 +324,7 @@ fn a_share_holds_for_attach_and_heaptrace() {
         assert_share(recorder, 5, || since.elapsed() > Duration::from_secs(2));
         assert!(!cgroup(target.pid).contains("heaptrack-recorder"));
         let ended = session.detach();
-        assert_eq!(group_folders(recorder), [PathBuf::new(); 0]);
+        assert_eq!(group_folders(recorder), Vec::<PathBuf>::new());
         assert_eq!(ended.report().total("lost_events"), 0);
         assert!(ended.text.contains("; the recorder was limited by --recorder-cpu 5%"), "{}", ended.text);
         assert!(target.is_alive());
@@ -399,7 +399,7 @@ fn the_browser_of_live_is_not_limited() {
         process::wait_for("the program's end", || (process::state(pid).is_none_or(|state| state == 'Z')).then_some(()));
         // The page stays until Ctrl-C. A signal before the end of the recording would go to the program.
         let ended = running.finish_while(|| process::signal("INT", &[recorder]));
-        assert_eq!(group_folders(recorder), [PathBuf::new(); 0], "{}", ended.stderr);
+        assert_eq!(group_folders(recorder), Vec::<PathBuf>::new(), "{}", ended.stderr);
     });
 }
 

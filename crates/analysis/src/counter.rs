@@ -7,9 +7,8 @@
 use crate::costs::Costs;
 use crate::definitions::KnownAllocClass;
 use crate::group_id::GroupId;
-use crate::live::{Kept, Live};
 use crate::walker::{Now, Sink};
-use format::{Freed, IntMap, PeakTracker};
+use format::{Freed, IntMap, Kept, LiveBlocks, PeakTracker};
 use std::borrow::Cow;
 
 /// What is kept of a live block if its age and its thread matter.
@@ -35,9 +34,14 @@ impl Birth {
     }
 }
 
+/// The most memory of the live blocks of a walk over a range, which keeps a `Birth` of each. `live`: the most blocks that
+/// are live at the same time.
+pub fn most_bytes_of_live_blocks(live: u64, allocations: u64) -> u64 {
+    LiveBlocks::<Birth>::most_bytes(live, allocations)
+}
+
 impl Kept for Birth {
     const DEAD: Birth = Birth { alloc_class: u32::MAX, thread: 0, time_ns: 0 };
-    const MANY: u32 = 1024;
     #[inline]
     fn is_dead(&self) -> bool {
         self.alloc_class == u32::MAX
@@ -293,7 +297,7 @@ impl<'a> Counter<'a> {
     }
 
     /// Adds the live blocks from sequence number `first` on to `kept_*` of their groups' costs.
-    pub(crate) fn add_kept(&self, live: &Live<Birth>, first: u64, costs: &mut [Costs]) {
+    pub(crate) fn add_kept(&self, live: &LiveBlocks<Birth>, first: u64, costs: &mut [Costs]) {
         live.each_from(first, |sequence, birth| {
             let Some((group, size)) = self.group_of(sequence, &birth) else { return };
             let Some(costs) = costs.get_mut(group) else { return };
@@ -392,7 +396,7 @@ impl Sink for Counter<'_> {
         self.implied_frees += (how == Freed::Implied) as u64;
     }
 
-    fn end_image(&mut self, _: &Now, _: &Live<Self::Kept>) {
+    fn end_image(&mut self, _: &Now, _: &LiveBlocks<Self::Kept>) {
         for group in &mut self.groups {
             group.settle(self.epoch);
             group.costs.live_bytes = 0;

@@ -91,6 +91,11 @@ impl Engine {
         self.blocks = usize::MAX;
     }
 
+    /// Forgets the live blocks, because no more events come in. Their counts stay.
+    pub fn end_of_events(&mut self) {
+        self.counter.forget_live_blocks();
+    }
+
     /// Allocations and frees of all kinds.
     pub(crate) const fn events(&self) -> u64 {
         self.counter.now().events

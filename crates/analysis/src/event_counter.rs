@@ -9,7 +9,7 @@ use crate::definitions::Definitions;
 use crate::index::Index;
 use crate::session_counter::{self, SessionCounter};
 use crate::walker::{Now, Walker};
-use format::{Counting, Events, Flat, KdeCounts, Malformed};
+use format::{Counting, Events, Flat, KdeCounts, LiveBlocks, Malformed};
 
 pub(crate) enum EventCounter {
     /// Counts only the whole session. Every other question walks from the start of the trace.
@@ -76,6 +76,14 @@ impl EventCounter {
     pub(crate) fn end_block(&mut self, index: &mut Index, next: usize) {
         if let EventCounter::Indexed(walker) = self {
             index.after_block(walker, next);
+        }
+    }
+
+    pub(crate) fn forget_live_blocks(&mut self) {
+        match self {
+            EventCounter::Session(walker) => walker.live = LiveBlocks::default(),
+            EventCounter::Indexed(walker) => walker.live = LiveBlocks::default(),
+            EventCounter::Kde(..) => (),
         }
     }
 

@@ -10,10 +10,9 @@
 //! histories, every second checkpoint is dropped and its two slices become one.
 use crate::counter::{Birth, Counter, Peak};
 use crate::definitions::Definitions;
-use crate::live::Live;
 use crate::moment::Moment;
 use crate::walker::{Now, Sink, Walker};
-use format::Counting;
+use format::{Counting, LiveBlocks};
 
 /// The most slices.
 const SLICES: usize = 256;
@@ -23,6 +22,8 @@ const EVENTS_PER_BLOCK: u64 = 2;
 /// The most bytes of live blocks in all checkpoints together, and (below) of all histories.
 const LIVE_BYTES: usize = 96 << 20;
 const HISTORY_BYTES: usize = 96 << 20;
+/// A live block takes at least this many bytes in a checkpoint. If all of them cannot fit, no checkpoint is made.
+const PACKED_BYTES: u64 = 4;
 
 /// The state between two blocks of events.
 #[derive(Clone, Debug)]
@@ -107,7 +108,8 @@ impl Index {
     pub(crate) fn after_block(&mut self, walker: &mut Walker<Counter>, block: usize) {
         let last = self.checkpoints.last().map_or(0, |last| last.now.events);
         let distance = self.distance.max(walker.sink.heap.live_allocations.saturating_mul(EVENTS_PER_BLOCK));
-        if walker.now.events - last < distance {
+        let least_bytes = walker.sink.heap.live_allocations.saturating_mul(PACKED_BYTES);
+        if walker.now.events - last < distance || least_bytes > self.bounds.live_bytes as u64 {
             return;
         }
         self.end_slice(walker);
@@ -277,7 +279,7 @@ impl Checkpoint {
 /// Packs for each block the difference to the sequence number before, the allocation class, the thread, and the
 /// difference to the time before in 0.1 ms, as variable-length integers. Sequence numbers and times grow together, so
 /// both differences are small.
-fn pack(live: &Live<Birth>) -> Vec<u8> {
+fn pack(live: &LiveBlocks<Birth>) -> Vec<u8> {
     let mut out = Vec::new();
     let (mut last_sequence, mut last_time) = (0, 0);
     live.each_from(0, |sequence, birth| {

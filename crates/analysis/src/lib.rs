@@ -33,7 +33,6 @@ mod group_id;
 mod index;
 mod interning;
 mod lifespans;
-mod live;
 mod lookup;
 mod moment;
 mod named_enum;
@@ -56,6 +55,7 @@ mod walker;
 
 pub use code_class::{BadRule, CodeClass, CodeClasses};
 pub use costs::{Costs, to_signed};
+pub use counter::most_bytes_of_live_blocks;
 pub use definitions::{Definitions, SiteId};
 pub use emptiness::{why_empty, why_none_of};
 pub use engine::Engine;

@@ -1,10 +1,9 @@
 //! Finds the blocks whose lifetime is within a given span.
 use crate::counter::{Birth, Bits};
 use crate::definitions::KnownAllocClass;
-use crate::live::Live;
 use crate::query::Span;
 use crate::walker::{Now, Sink};
-use format::Freed;
+use format::{Freed, LiveBlocks};
 
 pub(crate) struct Lifespans<'a> {
     span: Span,
@@ -33,7 +32,7 @@ impl Sink for Lifespans<'_> {
     }
 
     /// The blocks of a program that was replaced by an `exec` lived until the `exec`.
-    fn end_image(&mut self, now: &Now, live: &Live<Birth>) {
+    fn end_image(&mut self, now: &Now, live: &LiveBlocks<Birth>) {
         live.each_from(0, |sequence, birth| {
             if self.span.contains(birth.age(now)) {
                 self.bits.set(sequence);

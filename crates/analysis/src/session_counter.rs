@@ -6,9 +6,8 @@
 use crate::costs::Costs;
 use crate::counter::Peak;
 use crate::definitions::Definitions;
-use crate::live::Live;
 use crate::walker::{Now, Sink};
-use format::{ClassCounter, ClassCounts, Freed};
+use format::{ClassCounter, ClassCounts, Freed, LiveBlocks};
 
 /// The size of an allocation class whose definition was lost. No block is this large.
 const LOST: u64 = u64::MAX;
@@ -101,7 +100,7 @@ impl Sink for SessionCounter {
         self.implied_frees += (how == Freed::Implied) as u64;
     }
 
-    fn end_image(&mut self, _: &Now, _: &Live<Self::Kept>) {
+    fn end_image(&mut self, _: &Now, _: &LiveBlocks<Self::Kept>) {
         self.gone.resize(self.classes.len(), 0);
         let gone = &mut self.gone;
         self.classes.end_all(|alloc_class, live| {

@@ -2,8 +2,7 @@
 //!
 //! Receives: the events of a trace, and a sink that counts. Must hold: the sink gets each free with what it kept of the
 //! freed block; an event that refers to something unknown is counted as damaged and otherwise ignored.
-use crate::live::{Kept, Live};
-use format::{Counting, Events, Flat, Freed, IntMap, KdeRule, Malformed, Start, Visitor, Walked};
+use format::{Counting, Events, Flat, Freed, IntMap, KdeRule, Kept, LiveBlocks, Malformed, Start, Visitor, Walked};
 
 /// The position of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,14 +25,14 @@ pub(crate) trait Sink {
     fn alloc(&mut self, _now: &Now, _alloc_class: u32, _kept: Self::Kept) {}
     fn free(&mut self, now: &Now, sequence: u64, kept: Self::Kept, how: Freed, temporary: bool);
     /// Called when an `exec` removes all blocks. `live` still has them.
-    fn end_image(&mut self, now: &Now, live: &Live<Self::Kept>);
+    fn end_image(&mut self, now: &Now, live: &LiveBlocks<Self::Kept>);
 }
 
 const NONE: u64 = u64::MAX;
 
 pub(crate) struct Walker<S: Sink> {
     pub(crate) sink: S,
-    pub(crate) live: Live<S::Kept>,
+    pub(crate) live: LiveBlocks<S::Kept>,
     pub(crate) now: Now,
     /// The latest allocation of the current thread, and (below) those of the other threads.
     pub(crate) latest: u64,
@@ -48,7 +47,7 @@ impl<S: Sink> Walker<S> {
     pub(crate) fn new(sink: S) -> Self {
         Walker {
             sink,
-            live: Live::default(),
+            live: LiveBlocks::default(),
             now: Now::default(),
             latest: NONE,
             latest_of: IntMap::default(),

@@ -4,6 +4,7 @@
 //! all.
 use crate::destination::{Content, Destination, named_after};
 use crate::known_leaks::KnownLeaks;
+use crate::memory;
 use crate::support;
 use crate::trouble::{counted, unreadable};
 use crate::wrong_usage::Wrong;
@@ -12,7 +13,7 @@ use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
 use export::{folded, heaptrack, massif, svg};
 use format::{Domain, Source};
-use heaptrack_trace::{OpenOptions, TraceFile, has_custom};
+use heaptrack_trace::{OpenOptions, Reading, TraceFile, has_custom};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
@@ -165,6 +166,7 @@ fn write(options: &Export, out: &mut dyn Write) -> anyhow::Result<()> {
 /// Opens the trace. Only the domain that was asked for will be read.
 fn trace_file(options: &Export) -> anyhow::Result<TraceFile> {
     let read = |error: format::Error| unreadable(&options.file, &error);
+    memory::check(&[&options.file], domain(options), Reading::Session)?;
     let file = TraceFile::open(&options.file).map_err(read)?;
     if options.custom && !has_custom(&options.file).map_err(read)? {
         let file = options.file.display();

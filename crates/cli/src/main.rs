@@ -29,6 +29,7 @@ mod lib_install;
 mod library;
 mod live;
 mod man;
+mod memory;
 mod merge;
 mod naming_thread;
 mod output;

@@ -25,14 +25,16 @@ pub use optional_values::with_values;
 pub use options::Print;
 
 use crate::destination::to_stdout;
+use crate::memory::{self, Plan};
 use crate::trouble::unreadable;
 use analysis::view::View;
-use analysis::{BadQuery, Compare, Cost, Lookup};
+use analysis::{BadQuery, Compare, Cost, Lookup, Query};
 use anyhow::anyhow;
 use difference::Before;
 use files::Files;
 use loaded_trace::LoadedTrace;
 use paint::Paint;
+use progress::Progress;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -49,15 +51,17 @@ pub(crate) fn write(options: &Print, out: &mut impl Write) -> anyhow::Result<()>
     let query = options.query().map_err(|bad| anyhow!(as_option(&bad)))?;
     let flame_cost = flame_cost(options)?;
     let files = Files::of(options)?;
-    let asked = LoadedTrace::new(options.file(), options, &query)?;
+    let compared = match &query.compare {
+        Some(Compare::File(file)) => Some(Path::new(file)),
+        _ => None,
+    };
+    let traces: Vec<&Path> = [Some(options.file().as_path()), compared].into_iter().flatten().collect();
+    let plan = memory::check(&traces, query.domain, options.reading(&query))?;
     let view = match (options.view, &options.diff) {
         (None, Some(_)) if options.json => Some(View::Diff),
         (view, _) => view,
     };
-    let base = match &query.compare {
-        Some(Compare::File(file)) => Some(LoadedTrace::new(Path::new(file), options, &query)?),
-        _ => None,
-    };
+    let (asked, base) = load(options, &query, compared, plan)?;
     if let Some(view) = view {
         return asked.write_view(view, &query, base.as_ref(), out);
     }
@@ -74,6 +78,28 @@ pub(crate) fn write(options: &Print, out: &mut impl Write) -> anyhow::Result<()>
         }
     }
     asked.write_files(options, &files, &query, flame_cost)
+}
+
+/// Loads the trace, and the one that it is compared with.
+fn load(
+    options: &Print,
+    query: &Query,
+    base: Option<&Path>,
+    plan: Plan,
+) -> anyhow::Result<(LoadedTrace, Option<LoadedTrace>)> {
+    let progress = Progress::new(plan.large);
+    let asked = || LoadedTrace::new(options.file(), options, query, progress);
+    let base = |progress| base.map(|file| LoadedTrace::new(file, options, query, progress)).transpose();
+    if !plan.is_parallel {
+        return Ok((asked()?, base(progress)?));
+    }
+    std::thread::scope(|scope| {
+        let other = std::thread::Builder::new()
+            .name("heaptrack-base".into())
+            .spawn_scoped(scope, || base(progress.hidden()))?;
+        let asked = asked()?;
+        Ok((asked, other.join().map_err(|_| anyhow!("the trace to compare with cannot be read"))??))
+    })
 }
 
 fn flame_cost(options: &Print) -> anyhow::Result<Cost> {

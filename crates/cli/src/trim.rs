@@ -1,5 +1,6 @@
 //! `heaptrack trim`: a trace of a part of the time. `format::trim` says what exactly it contains.
 use crate::destination::{Content, Destination, named_after};
+use crate::memory;
 use crate::trouble::{counted, unreadable};
 use analysis::{NOT_A_TIME, When};
 use anyhow::Context;
@@ -46,6 +47,7 @@ pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
     if from.is_some_and(|from| from >= to) {
         anyhow::bail!("--from {} is not before --to {}: nothing would be left", options.from, options.to);
     }
+    memory::check_trim(file, from.is_some(), to)?;
     let output = Destination::new(&options.output, &named_after(file, ".trimmed.htz"), Content::Trace, &[file])?;
     let mut source = open_source(file).map_err(|error| unreadable(file, &error))?;
     let mut trimmed = Trimmed::default();

@@ -1,11 +1,11 @@
 //! The heap during a replay of events: live bytes, in total and by stack.
 use crate::definitions::{Definitions, LOST_ALLOC_CLASS};
-use format::{Event, Events, IntMap};
+use format::{Event, Events, LiveBlocks};
 
 #[derive(Default)]
 pub(crate) struct Heap {
     /// Sequence number -> allocation class.
-    live: IntMap<u64, u32>,
+    live: LiveBlocks<u32>,
     /// Live bytes by stack.
     pub(crate) by_stack: Vec<u64>,
     pub(crate) bytes: u64,
@@ -28,8 +28,7 @@ impl Heap {
         while let Ok(Some(event)) = events.read() {
             match event {
                 Event::Alloc { sequence, alloc_class } => {
-                    if self.add(definitions, alloc_class) {
-                        self.live.insert(sequence, alloc_class);
+                    if self.add(definitions, sequence, alloc_class) {
                         self.allocations += 1;
                         after(self);
                     }
@@ -42,19 +41,23 @@ impl Heap {
         }
     }
 
-    fn add(&mut self, definitions: &Definitions, alloc_class: u32) -> bool {
+    /// Returns false if the allocation class is not known, or if the number is live already, as in a malformed file.
+    fn add(&mut self, definitions: &Definitions, sequence: u64, alloc_class: u32) -> bool {
         let known = definitions.alloc_classes.get(alloc_class as usize).filter(|known| **known != LOST_ALLOC_CLASS);
         let Some((known, stack)) = known.and_then(|known| Some((known, self.by_stack.get_mut(known.stack as usize)?)))
         else {
             return false;
         };
+        if !self.live.insert(sequence, alloc_class) {
+            return false;
+        }
         *stack = stack.saturating_add(known.size);
         self.bytes = self.bytes.saturating_add(known.size);
         true
     }
 
     fn remove(&mut self, definitions: &Definitions, sequence: u64) {
-        let Some(alloc_class) = self.live.remove(&sequence) else { return };
+        let Some(alloc_class) = self.live.remove(sequence) else { return };
         let Some(known) = definitions.alloc_classes.get(alloc_class as usize) else { return };
         self.bytes = self.bytes.saturating_sub(known.size);
         if let Some(stack) = self.by_stack.get_mut(known.stack as usize) {
@@ -66,7 +69,7 @@ impl Heap {
     fn image(&mut self, image: u32) {
         if image != self.image {
             self.image = image;
-            self.live.clear();
+            self.live.clear(0);
             self.by_stack.fill(0);
             self.bytes = 0;
         }

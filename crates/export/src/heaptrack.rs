@@ -14,7 +14,7 @@
 use crate::definitions::{Definitions, LOST_ALLOC_CLASS};
 use crate::hex::{line, one_line, put};
 use crate::{Error, Opener};
-use format::{BlockKind, Event, Events, Frame, IntMap, Module};
+use format::{BlockKind, Event, Events, Frame, IntMap, LiveBlocks, Module};
 use std::io::Write;
 
 /// The two numbers of the line `v`: a version of KDE's heaptrack (1.3.0), because the line must have one, and the
@@ -69,7 +69,7 @@ struct Writer<'a> {
     next_trace: u32,
     next_alloc_class: u32,
     /// Sequence number -> KDE's allocation class.
-    live: IntMap<u64, u32>,
+    live: LiveBlocks<u32>,
     image: u32,
     now_ms: u64,
     /// The index of the next sample to write.
@@ -96,7 +96,7 @@ impl<'a> Writer<'a> {
             next_string: 1,
             next_trace: 1,
             next_alloc_class: 0,
-            live: IntMap::default(),
+            live: LiveBlocks::default(),
             image: 0,
             now_ms: 0,
             sample: 0,
@@ -130,7 +130,7 @@ impl<'a> Writer<'a> {
         while let Ok(Some(event)) = events.read() {
             match event {
                 Event::Alloc { sequence, alloc_class } => self.alloc(sequence, alloc_class),
-                Event::Free { sequence, .. } => match self.live.remove(&sequence) {
+                Event::Free { sequence, .. } => match self.live.remove(sequence) {
                     Some(alloc_class) => line(&mut self.text, b'-', &[alloc_class as u64]),
                     None => self.written.damaged += 1,
                 },
@@ -157,9 +157,13 @@ impl<'a> Writer<'a> {
             self.written.damaged += 1;
             return;
         };
+        // In a malformed file the number may be live already.
+        if !self.live.insert(sequence, alloc_class) {
+            self.written.damaged += 1;
+            return;
+        }
         self.written.allocations += 1;
         line(&mut self.text, b'+', &[alloc_class as u64]);
-        self.live.insert(sequence, alloc_class);
     }
 
     #[inline]
@@ -310,12 +314,12 @@ impl<'a> Writer<'a> {
             return;
         }
         self.image = image;
-        let mut gone: Vec<(u64, u32)> = self.live.drain().collect();
-        gone.sort_unstable();
-        self.written.ended_by_exec += gone.len() as u64;
-        for (_, alloc_class) in gone {
-            line(&mut self.text, b'-', &[alloc_class as u64]);
-        }
+        let (text, ended) = (&mut self.text, &mut self.written.ended_by_exec);
+        self.live.each_from(0, |_, alloc_class| {
+            *ended += 1;
+            line(text, b'-', &[alloc_class as u64]);
+        });
+        self.live.clear(0);
     }
 
     fn end(mut self) -> Result<Written, Error> {

@@ -6,7 +6,7 @@
 use crate::block::{FLAG_ZSTD, checksum};
 use crate::index::{TRAILER_MAGIC, parse_trailer};
 use crate::{
-    Block, BlockHeader, BlockKind, Domain, Error, FILE_HEADER_LEN, FILE_MAGIC, HEADER_LEN, Index, RawBlock,
+    Block, BlockHeader, BlockKind, Domain, Error, FILE_HEADER_LEN, FILE_MAGIC, HEADER_LEN, Index, IndexEntry, RawBlock,
     TRAILER_LEN, VERSION,
 };
 use std::fs::File;
@@ -451,6 +451,30 @@ impl<R: Read + Seek> Reader<R> {
         let index = self.read_index();
         self.seek(place)?;
         index
+    }
+
+    /// Returns where each block is, as far as the headers are valid: an index of a file that has none. Reads only the
+    /// headers, so sequence numbers and times are 0, and the blocks themselves may be damaged. The reader's position
+    /// stays.
+    pub fn headers(&mut self) -> Result<Index, Error> {
+        let place = self.offset;
+        let mut index = Index::default();
+        let mut offset = FILE_HEADER_LEN as u64;
+        loop {
+            self.seek(offset)?;
+            if !self.fill(HEADER_LEN)? {
+                break;
+            }
+            if self.trailer_at(0) {
+                offset += TRAILER_LEN as u64;
+                continue;
+            }
+            let Some(BlockHeader { kind, raw_len, stored_len, .. }) = self.header_at(0) else { break };
+            index.entries.push(IndexEntry { kind, offset, raw_len, stored_len, ..IndexEntry::default() });
+            offset += HEADER_LEN as u64 + stored_len as u64;
+        }
+        self.seek(place)?;
+        Ok(index)
     }
 
     fn read_index(&mut self) -> Result<Option<Index>, Error> {

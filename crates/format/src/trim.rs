@@ -12,8 +12,8 @@
 //! Memory is bounded by live blocks, allocation classes and threads.
 use crate::tally::Tally;
 use crate::{
-    Block, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, Gone, GoneBlock, IntMap, KdeRule, RawBlock,
-    RssSample, Source, Summary,
+    Block, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, Gone, GoneBlock, IntMap, KdeRule, Kept,
+    LiveBlocks, RawBlock, RssSample, Source, Summary,
 };
 use std::io::{Read, Write};
 
@@ -37,6 +37,34 @@ struct Born {
     time_ns: u64,
 }
 
+impl Kept for Born {
+    const DEAD: Born = Born { alloc_class: u32::MAX, thread: 0, time_ns: 0 };
+    fn is_dead(&self) -> bool {
+        self.alloc_class == u32::MAX
+    }
+    fn alloc_class(&self) -> u32 {
+        self.alloc_class
+    }
+}
+
+/// A block that is live in the new trace.
+#[derive(Clone, Copy)]
+struct Renumbered {
+    /// Its sequence number in the new trace.
+    sequence: u64,
+    alloc_class: u32,
+}
+
+impl Kept for Renumbered {
+    const DEAD: Renumbered = Renumbered { sequence: 0, alloc_class: u32::MAX };
+    fn is_dead(&self) -> bool {
+        self.alloc_class == u32::MAX
+    }
+    fn alloc_class(&self) -> u32 {
+        self.alloc_class
+    }
+}
+
 struct Trimmer<'w, W: Write> {
     /// `None` starts with the first event.
     from_ns: Option<u64>,
@@ -47,10 +75,9 @@ struct Trimmer<'w, W: Write> {
     tally: Tally,
     /// Sizes of allocation classes.
     sizes: Vec<u64>,
-    /// Sequence number -> block, before A.
-    born: IntMap<u64, Born>,
-    /// Old -> new sequence number, and allocation class.
-    live: IntMap<u64, (u64, u32)>,
+    /// The live blocks before A, and (below) in the new trace, by their old sequence number.
+    born: LiveBlocks<Born>,
+    live: LiveBlocks<Renumbered>,
     /// Thread -> its latest allocation before A.
     latest: IntMap<u32, u64>,
     /// Thread -> the block that is its latest in the new trace but was not in the old one.
@@ -87,8 +114,8 @@ pub fn trim<R: Read, W: Write>(
         encoder: EventEncoder::new(),
         tally: Tally::default(),
         sizes: Vec::new(),
-        born: IntMap::default(),
-        live: IntMap::default(),
+        born: LiveBlocks::default(),
+        live: LiveBlocks::default(),
         latest: IntMap::default(),
         not_latest: IntMap::default(),
         thread: 0,
@@ -164,7 +191,8 @@ impl<W: Write> Trimmer<'_, W> {
         if self.phase != Phase::Within {
             return Ok(());
         }
-        let renumbered = |block: &GoneBlock| Some(GoneBlock { sequence: self.live.get(&block.sequence)?.0, ..*block });
+        let renumbered =
+            |block: &GoneBlock| Some(GoneBlock { sequence: self.live.get(block.sequence)?.sequence, ..*block });
         let blocks: Vec<GoneBlock> = gone.blocks.iter().filter_map(renumbered).collect();
         for block in &blocks {
             let size = self.size(block.alloc_class).unwrap_or(0);
@@ -227,7 +255,7 @@ impl<W: Write> Trimmer<'_, W> {
                 }
             }
             (Event::Free { sequence, .. }, Phase::Before) => {
-                self.born.remove(&sequence);
+                self.born.remove(sequence);
                 if self.tally.counting.kde().is_some() {
                     self.latest.clear();
                 }
@@ -259,13 +287,13 @@ impl<W: Write> Trimmer<'_, W> {
         self.encoder.thread(born.thread);
         self.encoder.time(born.time_ns);
         let new = self.encoder.alloc(born.alloc_class);
-        self.live.insert(sequence, (new, born.alloc_class));
+        self.live.insert(sequence, Renumbered { sequence: new, alloc_class: born.alloc_class });
         self.tally.alloc(born.thread, new, size, born.time_ns);
     }
 
     fn free(&mut self, sequence: u64, how: Freed) {
         // The allocation of this block is in a lost part of the file.
-        let Some((new, alloc_class)) = self.live.remove(&sequence) else { return };
+        let Some(Renumbered { sequence: new, alloc_class }) = self.live.remove(sequence) else { return };
         self.at();
         // A later block of that thread was allocated and freed before A, so this one is not temporary.
         let is_not_latest = self.not_latest.get(&self.thread) == Some(&sequence);
@@ -306,12 +334,10 @@ impl<W: Write> Trimmer<'_, W> {
     /// Called at A: writes the allocations of all live blocks, in the old order.
     fn begin(&mut self) {
         self.phase = Phase::Within;
-        let mut born: Vec<(u64, Born)> = self.born.drain().collect();
-        born.sort_unstable_by_key(|(sequence, _)| *sequence);
-        for (sequence, born) in born {
+        std::mem::take(&mut self.born).each_from(0, |sequence, born| {
             self.alloc(sequence, born);
             self.not_latest.insert(born.thread, sequence);
-        }
+        });
         self.not_latest.retain(|thread, sequence| self.latest.get(thread) != Some(sequence));
     }
 
@@ -326,8 +352,8 @@ impl<W: Write> Trimmer<'_, W> {
             self.encoder.time(self.now_ns);
         }
         self.encoder.image(image);
-        self.born.clear();
-        self.live.clear();
+        self.born.clear(0);
+        self.live.clear(0);
         self.latest.clear();
         self.not_latest.clear();
         self.tally.end_image();

@@ -344,3 +344,22 @@ fn merged_claims_of_any_size_are_summed_up_to_the_largest_number() {
     let totals = merge(vec![source(), source()], "test", &mut out).unwrap().summary.totals;
     assert_eq!((totals.peak_rss_bytes, totals.overhead_bytes, totals.lost_events), (u64::MAX, u64::MAX, u64::MAX));
 }
+
+#[test]
+fn waits_of_merged_sessions_add_up() {
+    let merged = |times: &[u64]| {
+        let trace = |waited_ns: u64| write(&[session().to_block(), Waits { waited_ns }.to_block()], true);
+        let sources = times.iter().map(|ns| Source::new(std::io::Cursor::new(trace(*ns))).unwrap()).collect();
+        let mut out = FileWriter::new(Vec::new(), 1).unwrap();
+        merge(sources, "test", &mut out).unwrap();
+        let blocks = read(&out.finish().unwrap()).unwrap().blocks;
+        let waits = |block: &RawBlock| match block.decode() {
+            Ok(Block::Waits(waits)) => Some(waits.waited_ns),
+            _ => None,
+        };
+        blocks.iter().filter_map(waits).collect::<Vec<_>>()
+    };
+    assert_eq!(merged(&[1_000, 234]), [1_234]);
+    assert_eq!(merged(&[u64::MAX, 1]), [u64::MAX]);
+    assert_eq!(merged(&[0, 0]), [0u64; 0], "no thread waited");
+}

@@ -30,6 +30,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod event_blocks;
+mod extent;
 mod growth;
 mod open;
 mod raw_names;
@@ -38,6 +39,7 @@ mod shared_file;
 mod trace_file;
 
 pub use event_blocks::EventBlockReader;
+pub use extent::{Extent, ExtentMoment, Reading};
 pub use growth::Growth;
 pub use open::{AskError, OpenOptions, OpenTrace};
 pub use raw_names::ModuleFiles;

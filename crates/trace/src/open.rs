@@ -220,7 +220,9 @@ impl OpenTrace {
             self.tail = Some(tail);
             return Growth::Replaced;
         }
-        if !tail.is_over(was_locked) {
+        if tail.is_over(was_locked) {
+            self.engine.end_of_events();
+        } else {
             self.tail = Some(tail);
         }
         if has_grown { Growth::Grew } else { Growth::Same }
@@ -242,6 +244,9 @@ impl OpenTrace {
             self.note_state(&reader);
         }
         self.tail = if options.is_followed { Tail::new(reader, self.file.file(), &opened) } else { None };
+        if self.tail.is_none() {
+            self.engine.end_of_events();
+        }
         Ok(())
     }
 

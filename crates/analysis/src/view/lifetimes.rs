@@ -4,11 +4,10 @@ use super::bands::Bands;
 use super::sizes::{bucket, ends};
 use crate::counter::{Birth, Selection};
 use crate::definitions::KnownAllocClass;
-use crate::live::Live;
 use crate::pass::Gone;
 use crate::query::Query;
 use crate::walker::{Now, Sink};
-use format::Freed;
+use format::{Freed, LiveBlocks};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 const BUCKETS: usize = 65;
@@ -60,7 +59,7 @@ impl Sink for Ages<'_> {
         }
     }
 
-    fn end_image(&mut self, _: &Now, _: &Live<Birth>) {}
+    fn end_image(&mut self, _: &Now, _: &LiveBlocks<Birth>) {}
 }
 
 impl Lifetimes {

@@ -26,19 +26,19 @@ pub struct LoadedTrace {
 }
 
 impl LoadedTrace {
-    pub fn new(path: &Path, options: &Print, query: &Query) -> anyhow::Result<Self> {
-        let mut asked = Self::of(query.domain, path, options, query)?;
+    pub fn new(path: &Path, options: &Print, query: &Query, progress: Progress) -> anyhow::Result<Self> {
+        let mut asked = Self::of(query.domain, path, options, query, progress)?;
         if query.domain == Domain::Custom && !asked.trace.has_custom() {
             anyhow::bail!("--domain custom: the program of {} reported no blocks of custom allocators", path.display());
         }
         if query.domain == Domain::Malloc && asked.trace.has_custom() {
-            asked.custom = Some(Box::new(Self::of(Domain::Custom, path, options, query)?));
+            asked.custom = Some(Box::new(Self::of(Domain::Custom, path, options, query, progress)?));
         }
         Ok(asked)
     }
 
-    fn of(domain: Domain, path: &Path, options: &Print, query: &Query) -> anyhow::Result<Self> {
-        let trace = open(path, domain).map_err(|error| unreadable(path, &error))?;
+    fn of(domain: Domain, path: &Path, options: &Print, query: &Query, memory: Option<u64>) -> anyhow::Result<Self> {
+        let trace = open(path, domain, memory).map_err(|error| unreadable(path, &error))?;
         let engine = trace.engine();
         let mut classes = CodeClasses::new(&engine.definitions().session.exe);
         if let Some(file) = &options.rules {
@@ -157,8 +157,8 @@ impl LoadedTrace {
     }
 }
 
-fn open(path: &Path, domain: Domain) -> Result<OpenTrace, format::Error> {
-    let mut progress = Progress::new();
+fn open(path: &Path, domain: Domain, mut progress: Progress) -> Result<OpenTrace, format::Error> {
+    progress.start();
     let trace = OpenOptions::new().domain(domain).open(path, |position, size| progress.at(position, size));
     progress.end();
     trace

@@ -5,8 +5,10 @@ use super::optional_values::{switch, with_values};
 use crate::known_leaks::KnownLeaks;
 use crate::support::{self, Given, Output};
 use crate::wrong_usage::Wrong;
+use analysis::Query;
 use analysis::view::View;
 use clap::{CommandFactory, FromArgMatches, Parser};
+use heaptrack_trace::Reading;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -261,6 +263,13 @@ impl Print {
         outputs.extend(self.print_flamegraph.as_ref().map(|_| Output::Folded));
         outputs.extend(self.print_massif.as_ref().map(|_| Output::Massif));
         outputs
+    }
+
+    /// Returns what the outputs need to know of each live block.
+    pub fn reading(&self, query: &Query) -> Reading {
+        let walks = |output: &Output| matches!(output, Output::View(_) | Output::Histogram);
+        let is_range = !query.is_whole() || self.print_leaks || self.compare.is_some();
+        if is_range || self.outputs().iter().any(walks) { Reading::Range } else { Reading::Session }
     }
 
     fn has(&self, option: &str) -> bool {

@@ -282,7 +282,9 @@ mod tests {
         let home = session.join("shell");
         let abandoned = top.join(format!("user/{PREFIX}{}", u32::MAX));
         let living = top.join(format!("user/{PREFIX}1"));
-        [&abandoned, &living].map(|folder| fs::create_dir(folder).unwrap());
+        for folder in [&abandoned, &living] {
+            fs::create_dir(folder).unwrap();
+        }
         let cgroup = Cgroup::create_above(&top, &home, QUOTA).unwrap();
         assert_eq!(cgroup.folder, top.join(format!("user/{PREFIX}{}", std::process::id())));
         assert_eq!((abandoned.exists(), living.exists()), (false, true));

@@ -1,4 +1,4 @@
-//! The live blocks: maps a sequence number to the data that is kept of the block.
+//! The live blocks of a walk: maps a sequence number to the data that is kept of the block.
 //!
 //! Sequence numbers are dense and most blocks die young. So each of the youngest blocks has a slot in a ring, whose
 //! index is computed from the number. Older blocks are moved into chunks of neighbouring numbers, which become smaller
@@ -8,7 +8,9 @@
 //! chunks 0 1 2 3 ... | the ring: `start` ... `start` + its length
 //! ```
 //! If numbers are missing (folded events, lost blocks), there are no chunks for them.
-use format::IntMap;
+//!
+//! Must hold: memory is bounded by [`LiveBlocks::most_bytes`].
+use crate::IntMap;
 
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
@@ -16,14 +18,12 @@ const WORDS: usize = CHUNK / 64;
 /// The most slots of the ring. They take 1 MB if only the allocation class is kept, which stays in the CPU cache.
 const RING: usize = 1 << 18;
 /// With at most this many blocks left in a chunk, a list takes less memory than a map.
-const FEW: u32 = 32;
+const FEW: u32 = 128;
 
 /// What is kept of a live block.
-pub(crate) trait Kept: Copy {
+pub trait Kept: Copy {
     /// The mark of a slot whose block is dead.
     const DEAD: Self;
-    /// With at most this many blocks left in a chunk, a map takes less memory than slots.
-    const MANY: u32;
     fn is_dead(&self) -> bool;
     fn alloc_class(&self) -> u32;
 }
@@ -31,7 +31,6 @@ pub(crate) trait Kept: Copy {
 /// Only the allocation class.
 impl Kept for u32 {
     const DEAD: u32 = u32::MAX;
-    const MANY: u32 = 256;
     #[inline]
     fn is_dead(&self) -> bool {
         *self == Self::DEAD
@@ -45,9 +44,10 @@ impl Kept for u32 {
 /// A chunk changes its form as its blocks die:
 ///
 /// ```text
-/// Dense -> Mapped -> Listed -> Empty
+/// Dense -> Mapped -> Listed -> removed
 /// ```
-/// In `Mapped` and `Listed`, dead blocks stay until they are half of all.
+/// In every form, dead blocks stay until they are a quarter of all. So a live block takes at most 4/3 of its own size,
+/// and moving the others costs four moves per death.
 enum Chunk<K> {
     Empty,
     /// A slot for each number.
@@ -58,51 +58,71 @@ enum Chunk<K> {
     Mapped {
         live: u32,
         map: Box<Map>,
-        values: Vec<K>,
+        values: Box<[K]>,
     },
     /// Sorted by place in the chunk.
     Listed {
         live: u32,
-        pairs: Vec<(u16, K)>,
+        pairs: Box<[(u16, K)]>,
     },
 }
 
 /// The places of a chunk that have a value, and the index of each value.
-struct Map {
-    bits: [u64; WORDS],
+struct Map([MapWord; WORDS]);
+
+/// 64 places. The bits and their rank are beside each other, so that a look-up touches one cache line.
+#[derive(Clone, Copy, Default)]
+struct MapWord {
+    bits: u64,
     /// The number of bits in all words before.
-    ranks: [u16; WORDS],
+    rank: u32,
 }
 
 impl Map {
     fn rank(&mut self) {
         let mut count = 0;
-        for (rank, bits) in self.ranks.iter_mut().zip(&self.bits) {
-            *rank = count;
-            count += bits.count_ones() as u16;
+        for word in &mut self.0 {
+            word.rank = count;
+            count += word.bits.count_ones();
         }
     }
 
     #[inline]
     fn find(&self, place: usize) -> Option<usize> {
-        let word = place / 64 % WORDS;
-        let bits = self.bits[word];
+        let word = self.0[place / 64 % WORDS];
         let bit = 1u64 << (place % 64);
-        (bits & bit != 0).then(|| self.ranks[word] as usize + (bits & (bit - 1)).count_ones() as usize)
+        (word.bits & bit != 0).then(|| word.rank as usize + (word.bits & (bit - 1)).count_ones() as usize)
     }
 
     fn each(&self, mut each: impl FnMut(u16)) {
-        for (word, bits) in self.bits.iter().enumerate() {
-            let mut bits = *bits;
+        for (number, word) in self.0.iter().enumerate() {
+            let mut bits = word.bits;
             while bits != 0 {
-                each(word as u16 * 64 + bits.trailing_zeros() as u16);
+                each(number as u16 * 64 + bits.trailing_zeros() as u16);
                 bits &= bits - 1;
             }
         }
     }
 }
 
-pub(crate) struct Live<K> {
+/// What malloc adds to each box.
+const MALLOC: u64 = 16;
+/// One part in this many is lost between the boxes that malloc hands out, because their sizes change. Measured: 1/20.
+const FRAGMENTED: u64 = 8;
+
+/// Dead blocks stay until they are a quarter of all.
+const fn of_dead_too(bytes: u64) -> u64 {
+    bytes / 3 * 4
+}
+
+/// If at most this many of `all` blocks are live, the dead ones are thrown out.
+#[inline]
+const fn is_thin(live: u32, all: usize) -> bool {
+    live as usize <= all - all.div_ceil(4)
+}
+
+/// The live blocks, by sequence number.
+pub struct LiveBlocks<K> {
     /// A slot for each of the youngest blocks, by sequence number modulo the length, which is a power of two.
     ring: Vec<K>,
     /// The first sequence number of the ring, a multiple of `CHUNK`. All chunks are before it.
@@ -111,16 +131,33 @@ pub(crate) struct Live<K> {
     chunks: IntMap<u64, Chunk<K>>,
 }
 
-impl<K> Default for Live<K> {
+impl<K> Default for LiveBlocks<K> {
     fn default() -> Self {
-        Live { ring: Vec::new(), start: 0, chunks: IntMap::default() }
+        LiveBlocks { ring: Vec::new(), start: 0, chunks: IntMap::default() }
     }
 }
 
-impl<K: Kept> Live<K> {
+impl<K: Kept> LiveBlocks<K> {
+    /// The most memory that this map takes for a trace with this many allocations, of which at most `live` are live at
+    /// the same time. It includes what malloc adds.
+    pub fn most_bytes(live: u64, allocations: u64) -> u64 {
+        // A slot of the hash map, while it grows: the old and the new table, of which the old one is 7/8 full.
+        let slot = (size_of::<(u64, Chunk<K>)>() as u64 + 1) * 3 * 8 / 7;
+        let chunks = live.min(allocations / CHUNK as u64 + 1);
+        let listed = chunks.saturating_mul(FEW as u64).min(live);
+        let mapped = chunks.min(live / FEW as u64);
+        // A chunk is listed or mapped, and never both.
+        let lists = of_dead_too(listed * (size_of::<(u16, K)>() - size_of::<K>()) as u64);
+        let maps = mapped * (size_of::<Map>() as u64 + MALLOC);
+        let values = of_dead_too(live.saturating_mul(size_of::<K>() as u64));
+        let ring = 3 * (RING * size_of::<K>()) as u64 / 2;
+        let all = values.saturating_add(chunks * (slot + MALLOC)).saturating_add(lists.max(maps));
+        ring + all + all / FRAGMENTED
+    }
+
     /// Returns false if the file is malformed: the number is live already, or it is the highest possible one.
     #[inline]
-    pub(crate) fn insert(&mut self, sequence: u64, kept: K) -> bool {
+    pub fn insert(&mut self, sequence: u64, kept: K) -> bool {
         match self.young(sequence) {
             Some(slot) => put(slot, kept),
             None => self.insert_far(sequence, kept),
@@ -129,10 +166,30 @@ impl<K: Kept> Live<K> {
 
     /// Removes a block, and returns what was kept of it.
     #[inline]
-    pub(crate) fn remove(&mut self, sequence: u64) -> Option<K> {
+    pub fn remove(&mut self, sequence: u64) -> Option<K> {
         let Some(slot) = self.young(sequence) else { return self.remove_old(sequence) };
         let kept = std::mem::replace(slot, K::DEAD);
         if kept.is_dead() { None } else { Some(kept) }
+    }
+
+    /// What is kept of a live block.
+    pub fn get(&self, sequence: u64) -> Option<K> {
+        let length = self.ring.len();
+        if sequence.wrapping_sub(self.start) < length as u64 {
+            let slot = self.ring.get(sequence as usize & length.wrapping_sub(1))?;
+            return (!slot.is_dead()).then_some(*slot);
+        }
+        let (number, place) = split(sequence);
+        let kept = match self.chunks.get(&number)? {
+            Chunk::Empty => return None,
+            Chunk::Dense { places, .. } => places.get(place)?,
+            Chunk::Mapped { map, values, .. } => values.get(map.find(place)?)?,
+            Chunk::Listed { pairs, .. } => {
+                let at = pairs.binary_search_by_key(&(place as u16), |pair| pair.0).ok()?;
+                &pairs.get(at)?.1
+            }
+        };
+        (!kept.is_dead()).then_some(*kept)
     }
 
     /// The slot of this number in the ring. `None` if the ring does not contain the number.
@@ -216,18 +273,17 @@ impl<K: Kept> Live<K> {
     fn remove_old(&mut self, sequence: u64) -> Option<K> {
         let (number, place) = split(sequence);
         let chunk = self.chunks.get_mut(&number)?;
-        // `few`: with this many blocks left, the chunk changes its form.
-        let (live, slot, few) = match chunk {
+        let (live, slot, all) = match chunk {
             Chunk::Empty => return None,
-            Chunk::Dense { live, places } => (live, places.get_mut(place)?, K::MANY),
+            Chunk::Dense { live, places } => (live, places.get_mut(place)?, CHUNK),
             Chunk::Mapped { live, map, values } => {
-                let half = values.len() as u32 / 2;
-                (live, values.get_mut(map.find(place)?)?, half)
+                let all = values.len();
+                (live, values.get_mut(map.find(place)?)?, all)
             }
             Chunk::Listed { live, pairs } => {
-                let half = pairs.len() as u32 / 2;
+                let all = pairs.len();
                 let at = pairs.binary_search_by_key(&(place as u16), |pair| pair.0).ok()?;
-                (live, &mut pairs.get_mut(at)?.1, half)
+                (live, &mut pairs.get_mut(at)?.1, all)
             }
         };
         let kept = std::mem::replace(slot, K::DEAD);
@@ -237,14 +293,14 @@ impl<K: Kept> Live<K> {
         *live -= 1;
         if *live == 0 {
             self.chunks.remove(&number);
-        } else if *live <= few {
+        } else if is_thin(*live, all) {
             chunk.thin_out();
         }
         Some(kept)
     }
 
     /// Calls `each` with all blocks from `first` on, sorted by sequence number.
-    pub(crate) fn each_from(&self, first: u64, mut each: impl FnMut(u64, K)) {
+    pub fn each_from(&self, first: u64, mut each: impl FnMut(u64, K)) {
         let mut numbers: Vec<u64> = self.chunks.keys().copied().filter(|number| *number >= split(first).0).collect();
         numbers.sort_unstable();
         for number in numbers {
@@ -267,8 +323,8 @@ impl<K: Kept> Live<K> {
     }
 
     /// Removes all blocks. The next sequence number is `next`.
-    pub(crate) fn clear(&mut self, next: u64) {
-        *self = Live { start: next & !(CHUNK as u64 - 1), ..Live::default() };
+    pub fn clear(&mut self, next: u64) {
+        *self = LiveBlocks { start: next & !(CHUNK as u64 - 1), ..LiveBlocks::default() };
     }
 }
 
@@ -287,7 +343,7 @@ impl<K: Kept> Chunk<K> {
     fn of(places: Box<[K]>) -> Self {
         let live = places.iter().filter(|kept| !kept.is_dead()).count() as u32;
         let mut chunk = Chunk::Dense { live, places };
-        if live <= K::MANY {
+        if is_thin(live, CHUNK) {
             chunk.thin_out();
         }
         chunk
@@ -302,16 +358,16 @@ impl<K: Kept> Chunk<K> {
         } else if live <= FEW {
             let mut pairs = Vec::with_capacity(live as usize);
             self.each(|place, kept| pairs.push((place, kept)));
-            Chunk::Listed { live, pairs }
+            Chunk::Listed { live, pairs: pairs.into() }
         } else {
-            let mut map = Box::new(Map { bits: [0; WORDS], ranks: [0; WORDS] });
+            let mut map = Box::new(Map([MapWord::default(); WORDS]));
             let mut values = Vec::with_capacity(live as usize);
             self.each(|place, kept| {
-                map.bits[place as usize / 64 % WORDS] |= 1 << (place % 64);
+                map.0[place as usize / 64 % WORDS].bits |= 1 << (place % 64);
                 values.push(kept);
             });
             map.rank();
-            Chunk::Mapped { live, map, values }
+            Chunk::Mapped { live, map, values: values.into() }
         };
     }
 
@@ -354,9 +410,51 @@ const fn split(sequence: u64) -> (u64, usize) {
 mod tests {
     use super::*;
 
+    /// The bytes of all boxes, without what malloc adds.
+    fn bytes<K>(live: &LiveBlocks<K>) -> u64 {
+        let boxes = live.chunks.values().map(|chunk| match chunk {
+            Chunk::Empty => 0,
+            Chunk::Dense { places, .. } => size_of_val(&**places),
+            Chunk::Mapped { map, values, .. } => size_of_val(&**map) + size_of_val(&**values),
+            Chunk::Listed { pairs, .. } => size_of_val(&**pairs),
+        });
+        let table = live.chunks.capacity() * 8 / 7 * (size_of::<(u64, Chunk<K>)>() + 1);
+        (boxes.sum::<usize>() + table + size_of_val(&live.ring[..])) as u64
+    }
+
+    /// `live` blocks, each of which is replaced by a new one at random, until there were `allocations`.
+    fn churn(live: u64, allocations: u64) -> LiveBlocks<u32> {
+        let mut blocks = LiveBlocks::default();
+        let mut numbers: Vec<u64> = (0..live).collect();
+        numbers.iter().for_each(|number| assert!(blocks.insert(*number, 7)));
+        let mut state = 1u64;
+        for number in live..allocations {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let at = ((state >> 33) % live) as usize;
+            assert_eq!(blocks.remove(numbers[at]), Some(7));
+            assert!(blocks.insert(number, 7));
+            numbers[at] = number;
+        }
+        blocks
+    }
+
+    #[test]
+    fn memory_is_bounded_by_live_blocks() {
+        // From dense chunks to chunks with a few blocks.
+        for (live, allocations) in [(600_000, 600_000), (600_000, 1_200_000), (300_000, 3_000_000), (2000, 3_000_000)] {
+            let taken = bytes(&churn(live, allocations));
+            let most = LiveBlocks::<u32>::most_bytes(live, allocations);
+            assert!(taken <= most, "{live} of {allocations}: {taken} bytes, {most} expected");
+        }
+        let per_block = bytes(&churn(600_000, 1_800_000)) as f64 / 600_000.0;
+        assert!(per_block < 8.0, "{per_block} bytes per block");
+        // The figures that a trace of a billion events needs.
+        assert_eq!(LiveBlocks::<u32>::most_bytes(100_000_000, 500_000_000) >> 20, 730);
+    }
+
     #[test]
     fn a_block_dies_once() {
-        let mut live = Live::default();
+        let mut live = LiveBlocks::default();
         assert!(live.insert(5, 50u32));
         assert!(!live.insert(5, 51));
         assert_eq!(live.remove(4), None);
@@ -367,19 +465,25 @@ mod tests {
 
     #[test]
     fn old_blocks_are_found_dense_and_packed() {
-        let mut live = Live::default();
+        let mut live = LiveBlocks::default();
         const COUNT: u64 = RING as u64 + 100_000;
         for sequence in 0..COUNT {
             assert!(live.insert(sequence, sequence as u32 * 3));
         }
         let left_ring = (COUNT - RING as u64).div_ceil(CHUNK as u64) as usize;
-        let of_sort =
-            |live: &Live<u32>, is: fn(&Chunk<u32>) -> bool| live.chunks.values().filter(|chunk| is(chunk)).count();
+        let of_sort = |live: &LiveBlocks<u32>, is: fn(&Chunk<u32>) -> bool| {
+            live.chunks.values().filter(|chunk| is(chunk)).count()
+        };
         assert_eq!(of_sort(&live, |chunk| matches!(chunk, Chunk::Dense { .. })), left_ring, "all live");
-        for sequence in (0..COUNT).filter(|n| n % 100 != 0) {
+        for sequence in (0..COUNT).filter(|n| n % 10 != 0) {
             assert_eq!(live.remove(sequence), Some(sequence as u32 * 3));
         }
-        assert_eq!(of_sort(&live, |chunk| matches!(chunk, Chunk::Mapped { .. })), left_ring, "1 of 100 is left");
+        assert_eq!(of_sort(&live, |chunk| matches!(chunk, Chunk::Mapped { .. })), left_ring, "1 of 10 is left");
+        assert_eq!((live.get(50), live.get(51), live.get(COUNT - 1)), (Some(150), None, None));
+        for sequence in (0..COUNT).filter(|n| n % 10 == 0 && n % 100 != 0) {
+            assert_eq!(live.remove(sequence), Some(sequence as u32 * 3));
+        }
+        assert_eq!(of_sort(&live, |chunk| matches!(chunk, Chunk::Listed { .. })), left_ring, "1 of 100 is left");
         let mut left = Vec::new();
         live.each_from(50_001, |sequence, _| left.push(sequence));
         assert_eq!(left, (501..COUNT.div_ceil(100)).map(|n| n * 100).collect::<Vec<_>>());
@@ -392,7 +496,7 @@ mod tests {
 
     #[test]
     fn going_back_loses_nothing() {
-        let mut live = Live::default();
+        let mut live = LiveBlocks::default();
         for sequence in [0, 10_000, 1, 2_000_000, 10_001, 300] {
             assert!(live.insert(sequence, 7u32));
         }
@@ -406,7 +510,7 @@ mod tests {
     /// As after folded events: a few blocks far apart, then consecutive ones.
     #[test]
     fn numbers_may_be_left_out() {
-        let mut live = Live::default();
+        let mut live = LiveBlocks::default();
         let far = |n: u64| n * n * 1_000_003;
         for n in 0..3000 {
             assert!(live.insert(far(n), n as u32));
@@ -427,7 +531,7 @@ mod tests {
 
     #[test]
     fn after_an_end_numbers_go_on() {
-        let mut live = Live::default();
+        let mut live = LiveBlocks::default();
         for sequence in 0..1_000_000 {
             assert!(live.insert(sequence, 1u32));
         }
@@ -447,7 +551,7 @@ mod tests {
 
     #[test]
     fn the_last_number_is_refused() {
-        let mut live = Live::default();
+        let mut live = LiveBlocks::default();
         assert!(live.insert(3, 1u32));
         assert!(!live.insert(u64::MAX, 1));
         assert!(live.insert((1000 << CHUNK_BITS) + 5, 1));
