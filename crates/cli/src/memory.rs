@@ -100,7 +100,7 @@ fn sentence(path: &Path, extent: &Extent, reading: Reading, available: u64) -> S
     };
     let had = Bytes(available);
     format!(
-        "{name} needs up to {most} of memory, because {blocks} blocks were live at once, and {had} are available: {advice}"
+        "{name} needs up to {most} of memory, because up to {blocks} blocks were live at once, and {had} are available: {advice}"
     )
 }
 
@@ -312,7 +312,10 @@ mod tests {
         let mut extent = extent(100_000_000);
         let path = Path::new("x.htz");
         let range = sentence(path, &extent, Reading::Range, GB);
-        assert!(range.contains("because 102 million blocks were live at once, and 1.0 GB are available"), "{range}");
+        assert!(
+            range.contains("because up to 102 million blocks were live at once, and 1.0 GB are available"),
+            "{range}"
+        );
         assert!(
             range.contains(": a report of the whole session without leaks (heaptrack print x.htz) needs "),
             "{range}"

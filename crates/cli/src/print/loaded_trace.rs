@@ -37,8 +37,8 @@ impl LoadedTrace {
         Ok(asked)
     }
 
-    fn of(domain: Domain, path: &Path, options: &Print, query: &Query, memory: Option<u64>) -> anyhow::Result<Self> {
-        let trace = open(path, domain, memory).map_err(|error| unreadable(path, &error))?;
+    fn of(domain: Domain, path: &Path, options: &Print, query: &Query, progress: Progress) -> anyhow::Result<Self> {
+        let trace = open(path, domain, progress).map_err(|error| unreadable(path, &error))?;
         let engine = trace.engine();
         let mut classes = CodeClasses::new(&engine.definitions().session.exe);
         if let Some(file) = &options.rules {
