@@ -58,11 +58,18 @@ impl Pending {
 
     /// Appends events, and removes them from `items`.
     pub fn accept(&mut self, items: &mut Items) {
-        if self.is_empty() {
-            self.items.clear();
+        // What was taken is removed, also if some event always waits for another. Not every time, because the rest must be moved.
+        if self.is_empty() || self.at > self.items.count() / 2 {
+            self.items.remove_first(self.at);
             self.at = 0;
         }
         self.items.append(items);
+    }
+
+    /// How many events are held here, those that were taken included.
+    #[cfg(test)]
+    pub const fn held(&self) -> usize {
+        self.items.count()
     }
 
     /// Takes events in order. All events with stamps below `complete` are here.

@@ -41,6 +41,12 @@ impl Items {
         self.count = 0;
     }
 
+    pub fn remove_first(&mut self, count: usize) {
+        let count = count.min(self.count);
+        self.buffer.copy_within(count..self.count, 0);
+        self.count -= count;
+    }
+
     /// Makes room for so many more items.
     fn reserve(&mut self, more: usize) {
         if self.buffer.len() < self.count + more {

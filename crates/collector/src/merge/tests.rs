@@ -237,6 +237,24 @@ fn a_free_that_overtook_its_allocation_waits_shortly() {
     assert_eq!(merged("0-20a 2+22a 0-40i 2+51i"), "+22 -20 !40 +51 ");
 }
 
+/// At the end of every run, an allocation waits for a free that comes later.
+#[test]
+fn memory_does_not_grow_while_some_event_always_waits() {
+    for (mut rings, mut log) in near_and_far() {
+        rings.alloc(0, 1, 0x100);
+        for n in 1..2000u64 {
+            let now = n * 100;
+            rings.free(0, now + 50, 0x100);
+            rings.alloc(2, now, 0x100);
+            (1..20).for_each(|other| rings.alloc(4, now + other, n << 20 | other << 8));
+            assert!(!rings.run(now + 20, &mut log));
+            assert!(rings.merge.pending.held() < 100, "{}", rings.merge.pending.held());
+        }
+        assert!(rings.run(u64::MAX, &mut log));
+        assert!(!log.text.contains('!'));
+    }
+}
+
 #[test]
 fn a_ring_with_garbage_stops_alone() {
     let (mut rings, mut log) = (Rings::new(), Log::default());
