@@ -9,7 +9,9 @@ import run
 CORES = (2, 4, 8, 16, 32, 64)
 # What the threads of a stage do, by the stage's name.
 MEANINGS = {
-    "drain": "empties the rings, orders events, pairs frees with allocations, encodes events",
+    "drain": "empties the rings and orders events; without `pair`, it does the work of `pair` too",
+    "order": "sorts",
+    "pair": "pairs frees with allocations, encodes events",
     "write": "compresses and writes",
 }
 # The name and the colour of each tool in the picture.
