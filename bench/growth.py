@@ -78,7 +78,7 @@ class ThreadTimes:
     """A context manager that reads the CPU time of a process's threads again and again."""
 
     def __init__(self, pid):
-        self.folder, self.seen, self.done = pathlib.Path(f"/proc/{pid}/task"), {}, threading.Event()
+        self.folder, self.seen, self.total, self.done = pathlib.Path(f"/proc/{pid}/task"), {}, 0, threading.Event()
         self.thread = threading.Thread(target=self.look)
 
     def __enter__(self):
@@ -95,16 +95,22 @@ class ThreadTimes:
                 for task in self.folder.iterdir():
                     ns = int((task / "schedstat").read_text().split()[0])
                     self.seen[task.name] = ((task / "comm").read_text().strip(), ns)
+                # User and system time of all threads, those that are gone included.
+                fields = (self.folder.parent / "stat").read_text().rpartition(") ")[2].split()
+                self.total = (int(fields[11]) + int(fields[12])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
             except OSError:
                 continue
 
     def busiest(self):
-        """The CPU time in ns of the busiest thread of each name. Events do not pass through the main thread, so it is left out."""
+        """The CPU time in ns of each name's threads. Threads of one name never work at the same time, so it is that of one thread that
+        would live as long as the recording. Events do not pass through the main thread, so it is left out. The threads `pair` live for
+        milliseconds, so what no look has seen is theirs."""
         found = {}
         for task, (name, ns) in self.seen.items():
             if task != self.folder.parent.name:
-                stage = stage_name(name)
-                found[stage] = max(ns, found.get(stage, 0))
+                found[stage_name(name)] = found.get(stage_name(name), 0) + ns
+        if "pair" in found:
+            found["pair"] += max(0, self.total - sum(ns for _, ns in self.seen.values()))
         return found
 
 
