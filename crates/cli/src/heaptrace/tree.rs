@@ -328,7 +328,10 @@ impl Tree {
         self.reports.finish();
         let waits = Waits { waited_ns: self.waited_ns.load(Ordering::Relaxed) };
         let runtime_ns = self.started.elapsed().as_nanos() as u64;
-        if let Some(sentence) = status::waits(waits, runtime_ns, &self.limits) {
+        // Without a limit nothing is said: scripts read this output, and it should not depend on how busy the machine was.
+        if !self.limits.is_empty()
+            && let Some(sentence) = status::waits(waits, runtime_ns, &self.limits)
+        {
             say(format_args!("heaptrace: {sentence}"));
         }
         match self.hub.missed() {
