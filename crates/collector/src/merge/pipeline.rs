@@ -16,6 +16,7 @@ use super::{Merge, Patience, limit};
 use crate::numbering::{Definitions, Numbering};
 use channel::Stamp;
 use std::io;
+use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::{Builder, Scope};
 
@@ -77,16 +78,19 @@ impl Merge {
             }
         };
         std::thread::scope(|scope| {
-            Builder::new().name("heaptrack-pair".into()).spawn_scoped(scope, pair)?;
+            let pairing = Builder::new().name("heaptrack-pair".into()).spawn_scoped(scope, pair)?;
             let sorter = Sorter { sorted, empty };
             let decoder = Decoding { ordering, limit: limit(watermark), numbers, relieve };
             let end = match threads {
-                ..=2 => decoder.run(slice, |slice, start, definitions, complete| {
+                ..=2 => decoder.run(slice, move |slice, start, definitions, complete| {
                     sorter.pass_on(slice, start, definitions, complete)
                 }),
-                _ => decoder.run_apart(&start_sorter(scope, sorter)?),
+                _ => decoder.run_apart(start_sorter(scope, sorter)?),
             };
             *complete = end.max(*complete);
+            // The thread that sorts is gone before this one, whose inbox it held open. The scope would wait, too, but ThreadSanitizer
+            // does not see how.
+            pairing.join().unwrap_or_else(|panic| resume_unwind(panic));
             Ok(threads)
         })
     }
@@ -156,8 +160,8 @@ impl<R: FnMut(&mut Ordering) -> bool> Decoding<'_, R> {
     }
 
     /// The same with a thread that sorts.
-    fn run_apart(self, (decoded, empty): &(SyncSender<Unsorted>, Receiver<Slice>)) -> u64 {
-        self.run(&mut Slice::default(), |slice, start, definitions, complete| {
+    fn run_apart(self, (decoded, empty): (SyncSender<Unsorted>, Receiver<Slice>)) -> u64 {
+        self.run(&mut Slice::default(), move |slice, start, definitions, complete| {
             let next = empty.try_recv().unwrap_or_default();
             let slice = std::mem::replace(slice, next);
             decoded.send(Unsorted { slice, start, definitions, complete }).is_ok()
