@@ -44,6 +44,13 @@ pub fn start(mapping: &Mapping) {
     header.phase.store(Phase::Recording as u32, Ordering::Release);
 }
 
+/// Wakes the collector.
+pub fn wake(mapping: &Mapping) {
+    let doorbell = &mapping.region().header().doorbell;
+    doorbell.fetch_add(1, Ordering::AcqRel);
+    let _ = futex::wake(doorbell, futex::Flags::empty(), 1);
+}
+
 pub fn stamp() -> u64 {
     // SAFETY: the instruction exists on all processors this is built for.
     unsafe { core::arch::x86_64::_rdtsc() }
@@ -138,8 +145,7 @@ impl Thread {
         let half = self.capacity / 2;
         let passed = self.head / half != (self.head - words.len() as u64) / half;
         if passed && self.header().collector_asleep.load(Ordering::Relaxed) != 0 {
-            self.header().doorbell.fetch_add(1, Ordering::AcqRel);
-            let _ = futex::wake(&self.header().doorbell, futex::Flags::empty(), 1);
+            wake(&self.mapping);
         }
     }
 
