@@ -99,17 +99,21 @@ impl Source {
         while let Ok(Some(record)) = decoder.record() {
             // A step for each kind, so that the code looks at the kind once.
             let goes_on = match record {
-                Record::Event(Event::Alloc { stamp, address, size, stack }) => {
-                    let stack = consumer.number(number, address, size, stack);
-                    let item = Item::new(&Event::Alloc { stamp, address, size, stack }, number);
-                    straight.step(consumer, &item, decoder.remaining(), &mut note)
+                Record::Event(event @ Event::Alloc { address, size, stack, .. }) => {
+                    let mut item = Item::new(&event, number);
+                    // Looking up its number is left to the run that takes it.
+                    straight.reaches(&item) && {
+                        item.number = consumer.number(number, address, size, stack);
+                        straight.take(consumer, &item, decoder.remaining(), &mut note)
+                    }
                 }
                 Record::Event(Event::Free { stamp, address, by_realloc }) => {
                     let item = Item::new(&Event::Free { stamp, address, by_realloc }, number);
-                    straight.step(consumer, &item, decoder.remaining(), &mut note)
+                    straight.reaches(&item) && straight.take(consumer, &item, decoder.remaining(), &mut note)
                 }
                 Record::Event(event) => {
-                    straight.step(consumer, &Item::new(&event, number), decoder.remaining(), &mut note)
+                    let item = Item::new(&event, number);
+                    straight.reaches(&item) && straight.take(consumer, &item, decoder.remaining(), &mut note)
                 }
                 Record::Path(path) => {
                     consumer.define(number, &path);
@@ -140,15 +144,21 @@ struct Straight {
 }
 
 impl Straight {
-    /// Returns false if the run ends here.
+    /// Returns false if the run ends before this event.
     #[inline(always)]
-    fn step(&mut self, consumer: &mut impl Consumer, item: &Item, left: usize, note: &mut impl FnMut(&Item)) -> bool {
+    fn reaches(&mut self, item: &Item) -> bool {
         let key = item.key().max(self.latest);
         if key >= self.end || self.events == self.most {
             self.next = Some(key);
             return false;
         }
         self.latest = key;
+        true
+    }
+
+    /// Returns false if the consumer refused the event.
+    #[inline(always)]
+    fn take(&mut self, consumer: &mut impl Consumer, item: &Item, left: usize, note: &mut impl FnMut(&Item)) -> bool {
         self.left = left;
         self.events += 1;
         if consumer.take(item) != Verdict::Taken {
