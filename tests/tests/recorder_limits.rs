@@ -342,6 +342,22 @@ fn a_share_holds_for_attach_and_heaptrace() {
     });
 }
 
+/// Under heaptrace, processes also wait for buffers of their own.
+#[test]
+fn processes_that_wait_for_a_limited_heaptrace_are_not_said_to_run_freely() {
+    with_share("5%", || {
+        let folder = Folder::new();
+        let out = folder.join("out");
+        let words = ["--recorder-cpu", "5%", "--outfile", out.to_str().unwrap()];
+        let traced = Heaptrace::new(words).target("trace_tree").args(["30", "at_once"]).run();
+        assert_eq!(traced.code, 0, "{}", traced.stderr);
+        // Four buffers are ready at the start, and 61 processes want one.
+        let line = traced.stderr.lines().find_map(|line| line.strip_prefix("heaptrace: the program waited "));
+        let line = line.unwrap_or_else(|| panic!("{}", traced.stderr));
+        assert!(seconds(line) > 0.05, "{line}");
+    });
+}
+
 /// Ctrl-C removes the cgroup. SIGKILL leaves it, empty, and the next recorder removes it.
 #[test]
 fn no_cgroup_stays() {

@@ -89,7 +89,9 @@ fn take_offer(hub: &Hub, pid: u32) -> Option<Region<'static>> {
             sys::futex_wake(&hub.doorbell);
             return crate::core::map_offer(hub.collector_pid, fd);
         }
+        let since = sys::now_ns();
         sys::futex_wait(&hub.served, served, TRY_MS);
+        hub.waited_ns.fetch_add(sys::now_ns().saturating_sub(since), Ordering::Relaxed);
     }
     None
 }

@@ -77,6 +77,8 @@ pub struct Hub {
     pub served: AtomicU32,
     /// T: how many processes could not join and run unrecorded, for example because they found no offer.
     pub missed: AtomicU32,
+    /// T: how long processes have waited for offers, in nanoseconds, summed over all processes.
+    pub waited_ns: AtomicU64,
     pub offers: [Offer; OFFERS],
 }
 

@@ -62,6 +62,11 @@ impl Hub {
         self.page.hub().missed.load(Ordering::Relaxed)
     }
 
+    /// Returns how long processes waited for a session, in nanoseconds, summed over all of them.
+    pub fn waited_ns(&self) -> u64 {
+        self.page.hub().waited_ns.load(Ordering::Relaxed)
+    }
+
     /// Replaces offers that were taken, unless there are too many sessions. `sessions` is the number of those that run.
     pub fn offer(&mut self, sessions: usize) {
         let hub = self.page.hub();

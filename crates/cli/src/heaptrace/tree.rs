@@ -326,13 +326,14 @@ impl Tree {
             let _ = thread.join();
         }
         self.reports.finish();
-        let waits = Waits { waited_ns: self.waited_ns.load(Ordering::Relaxed) };
-        let runtime_ns = self.started.elapsed().as_nanos() as u64;
         // Without a limit nothing is said: scripts read this output, and it should not depend on how busy the machine was.
-        if !self.limits.is_empty()
-            && let Some(sentence) = status::waits(waits, runtime_ns, &self.limits)
-        {
-            say(format_args!("heaptrace: {sentence}"));
+        if !self.limits.is_empty() {
+            // Processes also wait for their sessions when they start.
+            let waited_ns = self.waited_ns.load(Ordering::Relaxed).saturating_add(self.hub.waited_ns());
+            let runtime_ns = self.started.elapsed().as_nanos() as u64;
+            if let Some(sentence) = status::waits(Waits { waited_ns }, runtime_ns, &self.limits) {
+                say(format_args!("heaptrace: {sentence}"));
+            }
         }
         match self.hub.missed() {
             0 => (),
