@@ -9,8 +9,8 @@ use crate::frame_names::{Level, Names};
 use crate::group_id::GroupId;
 use crate::interning::number_of;
 use format::{
-    AllocClass, AllocClasses, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, Module, RssSample, Session,
-    StackNode, Stacks, Summary, Thread, Unseen, Waits,
+    AllocClass, AllocClasses, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, Module, Process, Processes,
+    RssSample, Session, StackNode, Stacks, Summary, Thread, Unseen, Waits,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -58,6 +58,10 @@ pub struct Definitions {
     /// Blocks of a merged trace that were live when their process ended or called exec.
     pub(crate) gone: Vec<Gone>,
     pub threads: BTreeMap<u32, Thread>,
+    /// Empty unless a tree of processes was followed.
+    pub processes: BTreeMap<u32, Process>,
+    /// By thread: the index of its process.
+    pub process_of_thread: IntMap<u32, u32>,
     pub modules: BTreeMap<u16, Module>,
     pub names: Names,
     /// Resident size over time. Samples are dropped if there are very many.
@@ -96,6 +100,7 @@ impl Definitions {
             Block::Suppressions(text) => self.suppressions = text.0,
             Block::HeapAtAttach(heap) => self.heap_at_attach = Some(heap),
             Block::Waits(waits) => self.waits = waits,
+            Block::Processes(processes) => self.add_processes(processes),
             Block::Folded(folded) => self.folded.push(*folded),
             Block::Gone(gone) => self.gone.push(gone),
             Block::Modules(modules) => modules.into_iter().for_each(|module| self.add_module(module)),
@@ -110,6 +115,11 @@ impl Definitions {
             Block::Events(_) | Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => {}
         }
         true
+    }
+
+    fn add_processes(&mut self, added: Processes) {
+        self.processes.extend(added.processes.into_iter().map(|process| (process.index, process)));
+        self.process_of_thread.extend(added.threads);
     }
 
     fn add_module(&mut self, module: Module) {

@@ -76,6 +76,7 @@ fn replay(path: &Path) -> Replay {
                             found.by_realloc += (how == Freed::Realloc) as u64;
                         }
                         Event::UnknownFree => found.unknown += 1,
+                        Event::Release { .. } => panic!("one process releases nothing"),
                         Event::Thread(index) => {
                             assert!(found.threads.contains_key(&index), "a thread before its definition");
                             thread = index;

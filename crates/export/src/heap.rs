@@ -36,7 +36,7 @@ impl Heap {
                 Event::Free { sequence, .. } => self.remove(definitions, sequence),
                 Event::Time(ns) => self.time_ns = self.time_ns.max(ns),
                 Event::Image(image) => self.image(image),
-                Event::Thread(_) | Event::UnknownFree | Event::LatestGone => (),
+                Event::Thread(_) | Event::UnknownFree | Event::Release { .. } | Event::LatestGone => (),
             }
         }
     }

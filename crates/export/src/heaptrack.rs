@@ -137,7 +137,7 @@ impl<'a> Writer<'a> {
                 Event::UnknownFree => self.written.unknown_frees += 1,
                 Event::Time(ns) => self.time(ns),
                 Event::Image(image) => self.image(image),
-                Event::Thread(_) | Event::LatestGone => (),
+                Event::Thread(_) | Event::Release { .. } | Event::LatestGone => (),
             }
             if self.text.len() >= BUFFER {
                 self.flush()?;

@@ -1,8 +1,8 @@
 //! The block: the unit that is compressed, checked and recovered. Every block can be read without any other.
 use crate::wire::Cursor;
 use crate::{
-    AllocClasses, Checkpoint, Events, Folded, Gone, HeapAtAttach, Index, Losses, Malformed, Module, RssSample, Session,
-    Stacks, Summary, Suppressions, Symbols, Thread, Unseen, Waits,
+    AllocClasses, Checkpoint, Events, Folded, Gone, HeapAtAttach, Index, Losses, Malformed, Module, Processes,
+    RssSample, Session, Stacks, Summary, Suppressions, Symbols, Thread, Unseen, Waits,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -54,6 +54,8 @@ block_kinds! {
     Gone = 22,
     /// How long threads of the program waited for the recorder.
     Waits = 23,
+    /// The processes of a followed tree, and which threads are theirs.
+    Processes = 24,
 }
 
 impl BlockKind {
@@ -107,6 +109,7 @@ pub enum Block<'a> {
     Unseen(Vec<Unseen>),
     Gone(Gone),
     Waits(Waits),
+    Processes(Processes),
 }
 
 impl RawBlock {
@@ -145,6 +148,7 @@ impl RawBlock {
             | BlockKind::CustomFolded => Block::Custom(self.kind),
             BlockKind::HeapAtAttach => Block::HeapAtAttach(HeapAtAttach::decode(bytes)?),
             BlockKind::Waits => Block::Waits(Waits::decode(bytes)?),
+            BlockKind::Processes => Block::Processes(Processes::decode(bytes)?),
             BlockKind::Folded => Block::Folded(Box::new(Folded::decode(bytes)?)),
             BlockKind::Unseen => Block::Unseen(Unseen::decode(bytes)?),
             BlockKind::Gone => Block::Gone(Gone::decode(bytes)?),

@@ -12,7 +12,8 @@
 //! high    per allocation: the rest of that index (index >> 8), or 255: the rest is in `wide`
 //! wide    per 255 in `high`: index >> 8, varint
 //! frees   per free of a known block: zigzag(its sequence number - that of the block freed before), varint
-//! odd     per free that is not a plain call of free: plain frees since the last odd one << 2 | how, varint
+//! odd     per free that is not a plain call of free: plain frees since the last odd one << 2 | how, varint; if how is 3,
+//!         a varint follows that says what happened to the block when a process let go of it
 //! marks   events since the last mark << 2 | what, varint, then its value:
 //!         0 thread index · 1 ticks since the last time mark · 2 image · 3 events were folded away: 0 the thread's
 //!         latest allocation is gone, n the next allocation's sequence number is larger by n
@@ -23,6 +24,7 @@ mod encoder;
 mod tests;
 
 pub use decoder::Events;
+pub(crate) use decoder::How;
 pub use encoder::EventEncoder;
 
 /// The most events that a block may claim. It bounds the work that a hostile block can cause.
@@ -43,6 +45,19 @@ pub enum Freed {
     /// The call was not seen, but the address was allocated again. In a merged trace also: the block ended with its
     /// process (`gone.rs`).
     Implied,
+    /// The process ended without freeing it. No other process holds it.
+    Leaked,
+    /// The process called exec, which removed it. It is neither freed nor leaked. No other process holds it.
+    Replaced,
+    /// The process that allocated it freed it earlier. Now the last process that had inherited it ended or called exec.
+    Dropped,
+}
+
+impl Freed {
+    /// True if the program freed the block. False if the block ended with its process.
+    pub const fn is_by_program(self) -> bool {
+        !matches!(self, Freed::Leaked | Freed::Replaced)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +72,10 @@ pub enum Event {
     },
     /// A free of a block that was allocated before the recording started, or whose allocation was lost.
     UnknownFree,
+    /// A process freed a block that another process still holds, because one of them inherited it. The block stays live.
+    Release {
+        sequence: u64,
+    },
     /// The events that follow belong to this thread.
     Thread(u32),
     /// The events that follow are not older than this, in nanoseconds since the session's start.
@@ -71,6 +90,12 @@ pub enum Event {
 pub(crate) const ODD_REALLOC: u64 = 0;
 pub(crate) const ODD_IMPLIED: u64 = 1;
 pub(crate) const ODD_UNKNOWN: u64 = 2;
+/// A process let go of a block. One of the numbers below follows.
+pub(crate) const ODD_LET_GO: u64 = 3;
+pub(crate) const LET_GO_LEAKED: u64 = 0;
+pub(crate) const LET_GO_REPLACED: u64 = 1;
+pub(crate) const LET_GO_DROPPED: u64 = 2;
+pub(crate) const LET_GO_RELEASED: u64 = 3;
 pub(crate) const MARK_THREAD: u64 = 0;
 pub(crate) const MARK_TIME: u64 = 1;
 pub(crate) const MARK_IMAGE: u64 = 2;

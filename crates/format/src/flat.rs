@@ -22,6 +22,10 @@ const TIME: u32 = OTHER + 6;
 const IMAGE: u32 = OTHER + 7;
 const LATEST_GONE: u32 = OTHER + 8;
 const SKIP_TO: u32 = OTHER + 9;
+const LEAKED: u32 = OTHER + 10;
+const REPLACED: u32 = OTHER + 11;
+const DROPPED: u32 = OTHER + 12;
+const RELEASE: u32 = OTHER + 13;
 
 #[derive(Clone, Debug, Default)]
 pub struct Flat {
@@ -91,6 +95,10 @@ fn walk_other<V: Visitor>(visitor: &mut V, code: u32, value: u64, sequence: u64)
         FREED_FAR => visitor.free(value, Freed::Call),
         REALLOC => visitor.free(value, Freed::Realloc),
         IMPLIED => visitor.free(value, Freed::Implied),
+        LEAKED => visitor.free(value, Freed::Leaked),
+        REPLACED => visitor.free(value, Freed::Replaced),
+        DROPPED => visitor.free(value, Freed::Dropped),
+        RELEASE => visitor.release(value),
         UNKNOWN => visitor.unknown_free(),
         THREAD => visitor.thread(value as u32),
         TIME => {
@@ -121,7 +129,14 @@ impl Visitor for Flat {
             Freed::Call => self.push_other(FREED_FAR, sequence),
             Freed::Realloc => self.push_other(REALLOC, sequence),
             Freed::Implied => self.push_other(IMPLIED, sequence),
+            Freed::Leaked => self.push_other(LEAKED, sequence),
+            Freed::Replaced => self.push_other(REPLACED, sequence),
+            Freed::Dropped => self.push_other(DROPPED, sequence),
         }
+    }
+
+    fn release(&mut self, sequence: u64) {
+        self.push_other(RELEASE, sequence);
     }
 
     fn unknown_free(&mut self) {

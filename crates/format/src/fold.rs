@@ -275,9 +275,17 @@ impl Visitor for Past {
         self.heap.free(self.size(born.alloc_class));
         let used = self.using(born.alloc_class, born.thread);
         used.live = used.live.saturating_sub(1);
+        if !how.is_by_program() {
+            used.row.leaked = used.row.leaked.saturating_add((how == Freed::Leaked) as u64);
+            return;
+        }
         used.row.deallocations = used.row.deallocations.saturating_add(1);
         used.row.temporary = used.row.temporary.saturating_add(is_temporary as u64);
         used.row.lifetime_ticks = used.row.lifetime_ticks.saturating_add(age);
+    }
+
+    fn release(&mut self, _: u64) {
+        self.folded.events = self.folded.events.saturating_add(1);
     }
 
     fn unknown_free(&mut self) {

@@ -34,8 +34,10 @@ pub struct FoldedRow {
     pub thread: u32,
     /// Allocations whose events are gone.
     pub allocations: u64,
-    /// How many of these were freed. The others were live when an image ended.
+    /// How many of these were freed. The others were live when an image or their process ended.
     pub deallocations: u64,
+    /// How many of these were live when their process ended.
+    pub leaked: u64,
     pub temporary: u64,
     /// The sum of the lifetimes of the freed blocks, in ticks.
     pub lifetime_ticks: u64,
@@ -79,7 +81,29 @@ impl Folded {
                 put(&mut out, value);
             }
         }
+        self.put_leaked(&mut out);
         RawBlock { kind: BlockKind::Folded, payload: out }
+    }
+
+    /// Only traces of several processes have this list.
+    fn put_leaked(&self, out: &mut Vec<u8>) {
+        let leaked = || self.rows.iter().enumerate().filter(|(_, row)| row.leaked > 0);
+        if leaked().next().is_none() {
+            return;
+        }
+        put(out, leaked().count() as u64);
+        for (index, row) in leaked() {
+            put(out, index as u64);
+            put(out, row.leaked);
+        }
+    }
+
+    fn get_leaked(rows: &mut [FoldedRow], cursor: &mut Cursor) -> Result<(), Malformed> {
+        for (index, leaked) in cursor.list(|cursor| Ok((cursor.u64()?, cursor.u64()?)))? {
+            let row = usize::try_from(index).ok().and_then(|index| rows.get_mut(index)).ok_or(Malformed::Count)?;
+            row.leaked = leaked;
+        }
+        Ok(())
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, Malformed> {
@@ -87,7 +111,7 @@ impl Folded {
         let [until_ns, events, unknown_frees, implied_frees, peak_bytes, peak_allocations, peak_time_ns] =
             cursor.numbers()?;
         let mut alloc_class = 0i64;
-        let rows = cursor.list(|cursor| {
+        let mut rows = cursor.list(|cursor| {
             alloc_class = alloc_class.wrapping_add(unzigzag(cursor.u64()?));
             let row = FoldedRow {
                 alloc_class: u32::try_from(alloc_class).map_err(|_| Malformed::Overflow)?,
@@ -99,6 +123,9 @@ impl Folded {
             let [temporary, lifetime_ticks, at_peak] = cursor.numbers()?;
             Ok(FoldedRow { deallocations, temporary, lifetime_ticks, at_peak, ..row })
         })?;
+        if !cursor.is_empty() {
+            Self::get_leaked(&mut rows, &mut cursor)?;
+        }
         cursor.end()?;
         Ok(Folded { until_ns, events, unknown_frees, implied_frees, peak_bytes, peak_allocations, peak_time_ns, rows })
     }

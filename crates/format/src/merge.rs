@@ -108,6 +108,9 @@ pub(crate) struct Merger<'w, W: Write> {
     alloc_classes: AllocClassEncoder,
     modules: u16,
     threads: u32,
+    processes: u32,
+    /// Events in blocks that were written.
+    written: u64,
     tally: Tally,
     suppressions: String,
     /// `(time, stream, resident, overhead)`.
@@ -126,6 +129,8 @@ impl<'w, W: Write> Merger<'w, W> {
             alloc_classes: AllocClassEncoder::new(),
             modules: 0,
             threads: 0,
+            processes: 0,
+            written: 0,
             tally: Tally::default(),
             suppressions: String::new(),
             samples: Vec::new(),
@@ -149,6 +154,16 @@ impl<'w, W: Write> Merger<'w, W> {
     fn thread(&mut self) -> u32 {
         self.threads += 1;
         self.threads - 1
+    }
+
+    /// Allocations and frees of all kinds so far.
+    const fn event_count(&self) -> u64 {
+        self.written + self.events.events()
+    }
+
+    fn process(&mut self) -> u32 {
+        self.processes += 1;
+        self.processes - 1
     }
 
     fn add_modules(&mut self, modules: &[Module]) -> Result<(), MergeError> {
@@ -188,11 +203,7 @@ impl<'w, W: Write> Merger<'w, W> {
     fn free(&mut self, thread: u32, block: &GoneBlock, size: u64, how: Freed, now_ns: u64) {
         self.events.thread(thread);
         self.events.time(now_ns);
-        match how {
-            Freed::Call => self.events.free(block.sequence),
-            Freed::Realloc => self.events.free_by_realloc(block.sequence),
-            Freed::Implied => self.events.free_implied(block.sequence),
-        }
+        self.events.freed_by(block.sequence, how);
         self.tally.free(thread, block.sequence, block.alloc_class, size, how);
     }
 
@@ -206,6 +217,12 @@ impl<'w, W: Write> Merger<'w, W> {
         }
         blocks.iter().for_each(|(_, size)| self.tally.gone(*size, is_leak));
         Ok(())
+    }
+
+    fn release(&mut self, thread: u32, sequence: u64, now_ns: u64) {
+        self.events.thread(thread);
+        self.events.time(now_ns);
+        self.events.release(sequence);
     }
 
     fn unknown_free(&mut self, thread: u32, now_ns: u64) {
@@ -223,6 +240,7 @@ impl<'w, W: Write> Merger<'w, W> {
 
     fn flush(&mut self, is_end: bool) -> Result<(), MergeError> {
         if self.events.len() >= FULL || is_end && !self.events.is_empty() {
+            self.written += self.events.events();
             let block = self.events.take();
             self.write(&block)?;
         }

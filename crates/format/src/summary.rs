@@ -14,6 +14,31 @@ pub enum Exit {
     Detached,
 }
 
+impl Exit {
+    pub(crate) fn put(self, out: &mut Vec<u8>) {
+        let (tag, value) = match self {
+            Exit::Unknown => (0, 0),
+            Exit::Code(code) => (1, code),
+            Exit::Signal(signal) => (2, signal),
+            Exit::Detached => (3, 0),
+        };
+        out.push(tag);
+        put(out, zigzag(value as i64));
+    }
+
+    pub(crate) fn get(cursor: &mut Cursor) -> Result<Self, Malformed> {
+        let tag = cursor.byte()?;
+        let value = i32::try_from(unzigzag(cursor.u64()?)).map_err(|_| Malformed::Overflow)?;
+        Ok(match tag {
+            0 => Exit::Unknown,
+            1 => Exit::Code(value),
+            2 => Exit::Signal(value),
+            3 => Exit::Detached,
+            _ => return Err(Malformed::Tag),
+        })
+    }
+}
+
 macro_rules! totals {
     ($($name:ident,)*) => {
         /// The totals, under the same names as in `print --json`.
@@ -80,14 +105,7 @@ impl Summary {
     pub fn to_block(&self) -> RawBlock {
         let mut out = Vec::new();
         out.push(self.complete as u8);
-        let (tag, value) = match self.exit {
-            Exit::Unknown => (0, 0),
-            Exit::Code(code) => (1, code),
-            Exit::Signal(signal) => (2, signal),
-            Exit::Detached => (3, 0),
-        };
-        out.push(tag);
-        put(&mut out, zigzag(value as i64));
+        self.exit.put(&mut out);
         self.totals.put(&mut out);
         RawBlock { kind: BlockKind::Summary, payload: out }
     }
@@ -95,15 +113,7 @@ impl Summary {
     pub(crate) fn decode(payload: &[u8]) -> Result<Summary, Malformed> {
         let mut cursor = Cursor::new(payload);
         let complete = cursor.bool()?;
-        let tag = cursor.byte()?;
-        let value = i32::try_from(unzigzag(cursor.u64()?)).map_err(|_| Malformed::Overflow)?;
-        let exit = match tag {
-            0 => Exit::Unknown,
-            1 => Exit::Code(value),
-            2 => Exit::Signal(value),
-            3 => Exit::Detached,
-            _ => return Err(Malformed::Tag),
-        };
+        let exit = Exit::get(&mut cursor)?;
         let totals = Totals::get(&mut cursor)?;
         cursor.end()?;
         Ok(Summary { complete, exit, totals })

@@ -9,9 +9,9 @@ pub(crate) struct Tally {
     heap: PeakTracker,
     /// Thread -> its latest allocation.
     latest: IntMap<u32, u64>,
-    /// The number of allocations that were listed in a `Gone`: an event frees them, but the program did not. And
-    /// (below) how many of these count as leaked, and their bytes.
+    /// The number of allocations that were listed in a `Gone`: an event frees them, but the program did not.
     gone: u64,
+    /// Blocks that processes had not freed when they ended, and their bytes.
     left: (u64, u64),
 }
 
@@ -32,8 +32,15 @@ impl Tally {
         let totals = &mut self.totals;
         totals.temporary += is_temporary as u64;
         totals.implied_frees += (how == Freed::Implied) as u64;
-        totals.deallocations += 1;
+        totals.deallocations += how.is_by_program() as u64;
         self.heap.free(size);
+        if how == Freed::Leaked {
+            self.leave(1, size);
+        }
+    }
+
+    fn leave(&mut self, count: u64, size: u64) {
+        self.left = (self.left.0.saturating_add(count), self.left.1.saturating_add(count.saturating_mul(size)));
     }
 
     pub(crate) fn unknown_free(&mut self, thread: u32) {
@@ -48,7 +55,7 @@ impl Tally {
     pub(crate) fn gone(&mut self, size: u64, is_leak: bool) {
         self.gone += 1;
         if is_leak {
-            self.left = (self.left.0 + 1, self.left.1.saturating_add(size));
+            self.leave(1, size);
         }
     }
 
@@ -58,7 +65,7 @@ impl Tally {
         Totals {
             deallocations: totals.deallocations.saturating_sub(self.gone),
             implied_frees: totals.implied_frees.saturating_sub(self.gone),
-            leaked_allocations: totals.leaked_allocations + self.left.0,
+            leaked_allocations: totals.leaked_allocations.saturating_add(self.left.0),
             leaked_bytes: totals.leaked_bytes.saturating_add(self.left.1),
             ..totals
         }
@@ -71,6 +78,7 @@ impl Tally {
         totals.deallocations = totals.deallocations.saturating_add(row.deallocations);
         totals.temporary = totals.temporary.saturating_add(row.temporary);
         totals.allocated_bytes = totals.allocated_bytes.saturating_add(row.allocations.saturating_mul(size));
+        self.leave(row.leaked, size);
     }
 
     /// Takes over the peak of events that were folded, if it is higher than the peak so far.

@@ -265,6 +265,8 @@ impl<W: Write> Trimmer<'_, W> {
                 self.alloc(sequence, Born { alloc_class, thread: self.thread, time_ns: self.now_ns });
             }
             (Event::Free { sequence, how }, _) => self.free(sequence, how),
+            (Event::Release { .. }, Phase::Before) => (),
+            (Event::Release { sequence }, _) => self.release(sequence),
             (Event::UnknownFree, Phase::Before) => {
                 if self.tally.counting.kde().is_some_and(KdeRule::forgets_at_unknown_free) {
                     self.latest.clear();
@@ -298,13 +300,15 @@ impl<W: Write> Trimmer<'_, W> {
         // A later block of that thread was allocated and freed before A, so this one is not temporary.
         let is_not_latest = self.not_latest.get(&self.thread) == Some(&sequence);
         let how = if is_not_latest && how == Freed::Call { Freed::Realloc } else { how };
-        match how {
-            Freed::Call => self.encoder.free(new),
-            Freed::Realloc => self.encoder.free_by_realloc(new),
-            Freed::Implied => self.encoder.free_implied(new),
-        }
+        self.encoder.freed_by(new, how);
         let size = self.size(alloc_class).unwrap_or(0);
         self.tally.free(self.thread, new, alloc_class, size, how);
+    }
+
+    fn release(&mut self, sequence: u64) {
+        let Some(Renumbered { sequence: new, .. }) = self.live.get(sequence) else { return };
+        self.at();
+        self.encoder.release(new);
     }
 
     fn latest_gone(&mut self) {

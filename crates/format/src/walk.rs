@@ -3,7 +3,7 @@
 //! Receives: a block's events and a visitor. Must hold: the visitor sees what `Events::read` would return, in the same
 //! order; a walk that was stopped continues at the same place. Runs of allocations and of frees are separate loops, so
 //! an event costs a few instructions and no branch on its kind.
-use crate::event::{Events, FOLD_LATEST, Freed, MARK_IMAGE, MARK_THREAD, MARK_TIME, TICK_NS, WIDE};
+use crate::event::{Events, FOLD_LATEST, Freed, How, MARK_IMAGE, MARK_THREAD, MARK_TIME, TICK_NS, WIDE};
 use crate::wire::unzigzag;
 use crate::{BlockKind, Event, Malformed, RawBlock};
 
@@ -12,6 +12,8 @@ pub trait Visitor {
     fn alloc(&mut self, sequence: u64, alloc_class: u32);
     fn free(&mut self, sequence: u64, how: Freed);
     fn unknown_free(&mut self) {}
+    /// A process freed a block that another process still holds. The block stays live.
+    fn release(&mut self, _sequence: u64) {}
     /// The events that follow belong to this thread.
     fn thread(&mut self, _index: u32) {}
     /// The events that follow are not older than this. Returns false to stop before them.
@@ -46,6 +48,9 @@ impl Visitor for EventList {
     }
     fn unknown_free(&mut self) {
         self.events.push(Event::UnknownFree);
+    }
+    fn release(&mut self, sequence: u64) {
+        self.events.push(Event::Release { sequence });
     }
     fn thread(&mut self, index: u32) {
         self.events.push(Event::Thread(index));
@@ -167,12 +172,16 @@ impl Events<'_> {
         for _ in 0..count {
             self.turn_frees -= 1;
             self.done += 1;
-            let Some(how) = self.next_how()? else {
+            let how = self.next_how()?;
+            if how == How::Unknown {
                 visitor.unknown_free();
                 continue;
-            };
+            }
             self.now.freed = self.now.freed.wrapping_add(unzigzag(self.frees.u64()?) as u64);
-            visitor.free(self.now.freed, how);
+            match how {
+                How::Freed(how) => visitor.free(self.now.freed, how),
+                How::Released | How::Unknown => visitor.release(self.now.freed),
+            }
         }
         Ok(())
     }
@@ -223,12 +232,18 @@ pub(crate) mod tests {
         let mut encoder = EventEncoder::new();
         let mut next = 0;
         for step in 0..400u64 {
-            match random(12) {
+            match random(13) {
                 0 => encoder.thread(random(3) as u32),
                 1 => encoder.time(step * 90_000),
                 2 => encoder.unknown_free(),
                 3 if next > 0 => encoder.free_by_realloc(random(next)),
                 4 if next > 0 => encoder.free_implied(random(next)),
+                12 if next > 0 => match random(4) {
+                    0 => encoder.freed_by(random(next), Freed::Leaked),
+                    1 => encoder.freed_by(random(next), Freed::Replaced),
+                    2 => encoder.freed_by(random(next), Freed::Dropped),
+                    _ => encoder.release(random(next)),
+                },
                 5..=7 if next > 0 => (0..random(40)).for_each(|_| encoder.free(random(next))),
                 8 => encoder.image(random(3) as u32),
                 9 if step % 3 == 0 => encoder.latest_gone(),

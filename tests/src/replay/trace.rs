@@ -193,7 +193,7 @@ impl Trace {
                 }
                 Event::Free { sequence, how } => {
                     let block = &mut self.blocks[live.remove(sequence).expect("a live block")];
-                    block.end = end(true, *how == Freed::Call && latest.get(thread) == Some(sequence));
+                    block.end = end(how.is_by_program(), *how == Freed::Call && latest.get(thread) == Some(sequence));
                     total -= block.size;
                 }
                 Event::Image(_) => {
@@ -202,7 +202,7 @@ impl Trace {
                     total = 0;
                 }
                 Event::LatestGone => drop(latest.remove(thread)),
-                Event::UnknownFree | Event::Thread(_) | Event::Time(_) => {}
+                Event::UnknownFree | Event::Release { .. } | Event::Thread(_) | Event::Time(_) => {}
             }
             self.times.push(*ns);
             self.totals.push(total);

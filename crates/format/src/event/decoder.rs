@@ -1,10 +1,19 @@
 //! Reads the events of a block one by one. `walk.rs` visits all events of a block, which is faster.
 use super::{
-    Event, FOLD_LATEST, Freed, LONG, MARK_IMAGE, MARK_THREAD, MARK_TIME, MAX_EVENTS, ODD_IMPLIED, ODD_REALLOC,
-    ODD_UNKNOWN, State, TICK_NS, WIDE,
+    Event, FOLD_LATEST, Freed, LET_GO_DROPPED, LET_GO_LEAKED, LET_GO_RELEASED, LET_GO_REPLACED, LONG, MARK_IMAGE,
+    MARK_THREAD, MARK_TIME, MAX_EVENTS, ODD_IMPLIED, ODD_LET_GO, ODD_REALLOC, ODD_UNKNOWN, State, TICK_NS, WIDE,
 };
 use crate::Malformed;
 use crate::wire::{Cursor, unzigzag};
+
+/// What the next entry of `runs` that is not an allocation means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    Freed(Freed),
+    /// The block stays live: see `Event::Release`.
+    Released,
+    Unknown,
+}
 
 /// The events of one block, decoded one after the other.
 #[derive(Clone, Debug)]
@@ -18,7 +27,7 @@ pub struct Events<'a> {
     /// The number of plain frees before the next odd one, or `u64::MAX` if there is none, and (below) how the odd free
     /// was made.
     pub(crate) odd_in: u64,
-    pub(crate) odd_how: u64,
+    odd_how: How,
     /// The number of events of the block before the next mark, or `u64::MAX` if there is none, and (below) what it
     /// marks.
     pub(crate) mark_at: u64,
@@ -60,7 +69,7 @@ impl<'a> Events<'a> {
             turn_allocs: 0,
             turn_frees: 0,
             odd_in: u64::MAX,
-            odd_how: 0,
+            odd_how: How::Unknown,
             mark_at: u64::MAX,
             mark_what: 0,
             runs,
@@ -139,29 +148,31 @@ impl<'a> Events<'a> {
 
     #[inline]
     fn read_free(&mut self) -> Result<Event, Malformed> {
-        let Some(how) = self.next_how()? else { return Ok(Event::UnknownFree) };
+        let how = self.next_how()?;
+        if how == How::Unknown {
+            return Ok(Event::UnknownFree);
+        }
         let delta = unzigzag(self.frees.u64()?);
         self.now.freed = self.now.freed.wrapping_add(delta as u64);
-        Ok(Event::Free { sequence: self.now.freed, how })
+        let sequence = self.now.freed;
+        Ok(match how {
+            How::Freed(how) => Event::Free { sequence, how },
+            How::Released | How::Unknown => Event::Release { sequence },
+        })
     }
 
-    /// Returns how the next free was made, or `None` if it is of an unknown block.
+    /// Returns how the next free was made.
     #[inline]
-    pub(crate) fn next_how(&mut self) -> Result<Option<Freed>, Malformed> {
+    pub(crate) fn next_how(&mut self) -> Result<How, Malformed> {
         if self.odd_in != 0 {
             if self.odd_in != u64::MAX {
                 self.odd_in -= 1;
             }
-            return Ok(Some(Freed::Call));
+            return Ok(How::Freed(Freed::Call));
         }
         let how = self.odd_how;
         self.load_odd()?;
-        match how {
-            ODD_REALLOC => Ok(Some(Freed::Realloc)),
-            ODD_IMPLIED => Ok(Some(Freed::Implied)),
-            ODD_UNKNOWN => Ok(None),
-            _ => Err(Malformed::Tag),
-        }
+        Ok(how)
     }
 
     /// Returns the mark as an event. Returns `None` if it skips sequence numbers, which shows in the next allocation.
@@ -216,10 +227,26 @@ impl<'a> Events<'a> {
 
     pub(crate) fn load_odd(&mut self) -> Result<(), Malformed> {
         match tagged(&mut self.odd)? {
-            Some((left, how)) => (self.odd_in, self.odd_how) = (left, how),
+            Some((left, how)) => (self.odd_in, self.odd_how) = (left, self.odd_how(how)?),
             None => self.odd_in = u64::MAX,
         }
         Ok(())
+    }
+
+    fn odd_how(&mut self, how: u64) -> Result<How, Malformed> {
+        Ok(match how {
+            ODD_REALLOC => How::Freed(Freed::Realloc),
+            ODD_IMPLIED => How::Freed(Freed::Implied),
+            ODD_UNKNOWN => How::Unknown,
+            ODD_LET_GO => match self.odd.u64()? {
+                LET_GO_LEAKED => How::Freed(Freed::Leaked),
+                LET_GO_REPLACED => How::Freed(Freed::Replaced),
+                LET_GO_DROPPED => How::Freed(Freed::Dropped),
+                LET_GO_RELEASED => How::Released,
+                _ => return Err(Malformed::Tag),
+            },
+            _ => return Err(Malformed::Tag),
+        })
     }
 
     pub(crate) fn load_mark(&mut self) -> Result<(), Malformed> {

@@ -1,7 +1,7 @@
 //! Writes events into the columns of a block.
 use super::{
-    FOLD_LATEST, LONG, MARK_FOLD, MARK_IMAGE, MARK_THREAD, MARK_TIME, ODD_IMPLIED, ODD_REALLOC, ODD_UNKNOWN, State,
-    TICK_NS, WIDE,
+    FOLD_LATEST, Freed, LET_GO_DROPPED, LET_GO_LEAKED, LET_GO_RELEASED, LET_GO_REPLACED, LONG, MARK_FOLD, MARK_IMAGE,
+    MARK_THREAD, MARK_TIME, ODD_IMPLIED, ODD_LET_GO, ODD_REALLOC, ODD_UNKNOWN, State, TICK_NS, WIDE,
 };
 use crate::wire::{put, zigzag};
 use crate::{BlockKind, RawBlock};
@@ -70,6 +70,29 @@ impl EventEncoder {
     pub fn free_implied(&mut self, sequence: u64) {
         self.freed(sequence);
         self.odd(ODD_IMPLIED);
+    }
+
+    /// A free of any kind.
+    pub fn freed_by(&mut self, sequence: u64, how: Freed) {
+        match how {
+            Freed::Call => self.free(sequence),
+            Freed::Realloc => self.free_by_realloc(sequence),
+            Freed::Implied => self.free_implied(sequence),
+            Freed::Leaked => self.let_go(sequence, LET_GO_LEAKED),
+            Freed::Replaced => self.let_go(sequence, LET_GO_REPLACED),
+            Freed::Dropped => self.let_go(sequence, LET_GO_DROPPED),
+        }
+    }
+
+    /// A process freed a block that another process still holds.
+    pub fn release(&mut self, sequence: u64) {
+        self.let_go(sequence, LET_GO_RELEASED);
+    }
+
+    fn let_go(&mut self, sequence: u64, how: u64) {
+        self.freed(sequence);
+        self.odd(ODD_LET_GO);
+        put(&mut self.odd, how);
     }
 
     pub fn unknown_free(&mut self) {

@@ -3,8 +3,9 @@ use super::{MergeError, Merger, on_grid};
 use crate::walk::{EventList, Walked};
 use crate::{
     Block, Event, Exit, Folded, FoldedRow, Frame, Freed, Gone, GoneBlock, HeapAtAttach, IntMap, Losses, Module,
-    RawBlock, Session, Source, Summary, Symbols, Thread, Unseen, Visitor, Waits,
+    Process, ProcessEnd, Processes, RawBlock, Session, Source, Summary, Symbols, Thread, Unseen, Visitor, Waits,
 };
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 
@@ -44,6 +45,13 @@ pub(crate) struct Stream<R: Read> {
     stacks: Vec<u32>,
     alloc_classes: Vec<(u32, u64)>,
     threads: IntMap<u32, u32>,
+    processes: IntMap<u32, u32>,
+    /// Processes that start after events that are not handled yet, the latest first.
+    waiting: Vec<Process>,
+    /// By old index: the number of merged events before the process.
+    started: IntMap<u32, u64>,
+    /// Allocations and frees of all kinds that were handled.
+    events_seen: u64,
     /// Sequence number -> the block with its new number, and its size.
     live: IntMap<u64, (GoneBlock, u64)>,
 }
@@ -81,6 +89,10 @@ impl<R: Read> Stream<R> {
             stacks: Vec::new(),
             alloc_classes: Vec::new(),
             threads: IntMap::default(),
+            processes: IntMap::default(),
+            waiting: Vec::new(),
+            started: IntMap::default(),
+            events_seen: 0,
             live: IntMap::default(),
         })
     }
@@ -135,6 +147,12 @@ impl<R: Read> Stream<R> {
     }
 
     fn event<W: Write>(&mut self, event: Event, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        if !matches!(event, Event::Thread(_) | Event::Image(_) | Event::LatestGone | Event::Time(_)) {
+            if !self.waiting.is_empty() {
+                self.start_processes(merger)?;
+            }
+            self.events_seen += 1;
+        }
         match event {
             Event::Alloc { sequence, alloc_class } => {
                 let known = self.alloc_classes.get(alloc_class as usize).copied().filter(|known| known.0 != LOST);
@@ -149,6 +167,11 @@ impl<R: Read> Stream<R> {
                 let Some((block, size)) = self.live.remove(&sequence) else { return Ok(()) };
                 let thread = self.thread(merger);
                 merger.free(thread, &block, size, how, self.now_ns);
+            }
+            Event::Release { sequence } => {
+                let Some((block, _)) = self.live.get(&sequence).copied() else { return Ok(()) };
+                let thread = self.thread(merger);
+                merger.release(thread, block.sequence, self.now_ns);
             }
             Event::UnknownFree => {
                 let thread = self.thread(merger);
@@ -261,6 +284,7 @@ impl<R: Read> Stream<R> {
                 merger.add_waits(waits);
                 Ok(())
             }
+            Some(Owned::Processes(processes)) => self.processes(processes, merger),
             Some(Owned::Suppressions(text)) => merger.add_suppressions(&text),
             Some(Owned::Samples(samples)) => {
                 for sample in samples {
@@ -335,6 +359,42 @@ impl<R: Read> Stream<R> {
         merger.add_threads(&new)
     }
 
+    fn process_of<W: Write>(&mut self, index: u32, merger: &mut Merger<W>) -> u32 {
+        *self.processes.entry(index).or_insert_with(|| merger.process())
+    }
+
+    /// Writes the processes that are known in the merged order. Those that start later wait for their place.
+    fn processes<W: Write>(&mut self, all: Processes, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        let threads = all.threads.into_iter().map(|(thread, process)| {
+            let thread = self.thread_of(thread, merger);
+            (thread, self.process_of(process, merger))
+        });
+        let threads: Vec<(u32, u32)> = threads.collect();
+        self.waiting.extend(all.processes);
+        self.waiting.sort_by_key(|process| Reverse(process.events_before));
+        self.start_processes(merger)?;
+        if threads.is_empty() {
+            Ok(())
+        } else {
+            merger.write(&Processes { threads, ..Processes::default() }.to_block())
+        }
+    }
+
+    /// Writes the processes that start before the next event.
+    fn start_processes<W: Write>(&mut self, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        let mut new = Processes::default();
+        while let Some(process) = self.waiting.pop_if(|process| process.events_before <= self.events_seen) {
+            let shift = |ns: u64| ns.saturating_add(self.offset_ns);
+            let end = process.end.map(|end| ProcessEnd { at_ns: shift(end.at_ns), ..end });
+            let (start_ns, old) = (shift(process.start_ns), process.index);
+            let index = self.process_of(old, merger);
+            let parent = process.parent.map(|parent| self.process_of(parent, merger));
+            let events_before = *self.started.entry(old).or_insert_with(|| merger.event_count());
+            new.processes.push(Process { index, parent, start_ns, events_before, end, ..process });
+        }
+        if new.is_empty() { Ok(()) } else { merger.write(&new.to_block()) }
+    }
+
     fn add_stacks<W: Write>(&mut self, stacks: &crate::Stacks, merger: &mut Merger<W>) -> Result<(), MergeError> {
         let first = (stacks.first as usize).saturating_sub(1);
         if first < self.stacks.len() || first - self.stacks.len() > HOLES {
@@ -394,6 +454,7 @@ impl<R: Read> Stream<R> {
             merger.tally.folded(row, size);
             rows.push(FoldedRow { alloc_class, thread, ..*row });
         }
+        self.events_seen = self.events_seen.saturating_add(folded.events);
         merger.tally.totals.unknown_frees += folded.unknown_frees;
         merger.tally.totals.implied_frees += folded.implied_frees;
         let until_ns = folded.until_ns.saturating_add(self.offset_ns);
@@ -428,6 +489,7 @@ enum Owned {
     Gone(Gone),
     HeapAtAttach(HeapAtAttach),
     Waits(Waits),
+    Processes(Processes),
 }
 
 fn owned(block: Block) -> Option<Owned> {
@@ -446,6 +508,7 @@ fn owned(block: Block) -> Option<Owned> {
         Block::Gone(gone) => Owned::Gone(gone),
         Block::HeapAtAttach(heap) => Owned::HeapAtAttach(heap),
         Block::Waits(waits) => Owned::Waits(waits),
+        Block::Processes(processes) => Owned::Processes(processes),
         Block::Session(_) | Block::Events(_) | Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => {
             return None;
         }
