@@ -309,7 +309,7 @@ impl Core {
     /// Stores why the program that this process is about to execute cannot be recorded. `None`: it can be, or the exec
     /// failed.
     pub fn note_unrecorded_exec(&self, why: Option<UnrecordedExec>) {
-        if self.gate() & ACTIVE != 0 {
+        if self.gate() & ACTIVE != 0 && self.is_own_process() {
             self.header().unrecorded_exec.store(why.map_or(0, |why| why as u32), Ordering::Release);
         }
     }
@@ -351,6 +351,13 @@ impl Core {
         }
     }
 
+    /// Wakes the collector.
+    pub fn ring_bell(&self) {
+        let doorbell = channel::Host::doorbell(self);
+        doorbell.fetch_add(1, Ordering::Release);
+        sys::futex_wake(doorbell);
+    }
+
     /// Called when the program exits. If `heaptrace` watches, waits until the collector has looked at the memory, but
     /// for at most half a second.
     pub fn say_farewell(&self) {
@@ -362,8 +369,7 @@ impl Core {
         }
         let header = self.header();
         header.heaptrace.exit_handshake.store(ExitHandshake::Said as u32, Ordering::Release);
-        header.doorbell.fetch_add(1, Ordering::Release);
-        sys::futex_wake(&header.doorbell);
+        self.ring_bell();
         for _ in 0..TRIES {
             let is_over = header.heaptrace.exit_handshake.load(Ordering::Acquire) != ExitHandshake::Said as u32;
             if is_over || header.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 {
@@ -373,13 +379,16 @@ impl Core {
         }
     }
 
+    /// Returns false in a child that shares the memory of this process (`vfork`). In a sandbox the kernel cannot be asked for the
+    /// pid; there it returns true.
+    pub fn is_own_process(&self) -> bool {
+        !self.may_call() || sys::getpid() == self.parts().pid
+    }
+
     /// Returns what an exec must pass on. `None` in a process that does not record, unless its tree is followed.
     pub fn carried(&self) -> Option<&Carried> {
-        let parts = self.parts_if_any()?;
-        // In a sandbox the kernel cannot be asked for the pid. That does not matter, because `exec.rs` passes nothing
-        // on there.
-        let is_own_process = || !self.may_call() || sys::getpid() == parts.pid;
-        let is_carried = follow::is_on() || self.gate() & ACTIVE != 0 && is_own_process();
+        self.parts_if_any()?;
+        let is_carried = follow::is_on() || self.gate() & ACTIVE != 0 && self.is_own_process();
         // SAFETY: the state is `Ready`, checked by `parts_if_any`. `carried` is only written in `Starting`, by
         // `prepare`; a child that joins does not write it again.
         is_carried.then(|| unsafe { &*self.carried.get() })

@@ -14,7 +14,7 @@ mod stacks;
 mod threads;
 
 pub use realloc::reallocate;
-pub use threads::begin_early;
+pub use threads::{begin_early, note_fork};
 
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, PAUSED};

@@ -3,8 +3,9 @@
 //! The hub (`channel::Hub`) is a page that is mapped at the start and inherited by forked children. A forked child
 //! finds the gate shut at its first hook, and joins then (`Core::join`). A program after an exec finds the hub's path
 //! in its environment. If anything fails, the process runs unrecorded and is counted in the hub.
+use crate::modules::store_name;
 use crate::sys;
-use channel::{HUB_MAGIC, Hub, PAGE, Region, VERSION};
+use channel::{HUB_MAGIC, Header, Hub, PAGE, Region, VERSION};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
@@ -41,6 +42,47 @@ fn hub() -> Option<&'static Hub> {
     // SAFETY: null, or the page that `find_hub` has mapped and checked; nothing unmaps it. What several processes write
     // in a `Hub` is atomic.
     unsafe { HUB.load(Ordering::Acquire).as_ref() }
+}
+
+/// Returns the hub if one thread collects the events of all processes.
+pub fn shared_hub() -> Option<&'static Hub> {
+    hub().filter(|hub| hub.is_shared != 0)
+}
+
+/// Stores how this process came to its shared memory. Must be called before the collector can see that it has joined.
+pub fn store_origin(header: &Header, parent_pid: u32, fork: Option<u32>) {
+    header.origin.parent_pid.store(parent_pid, Ordering::Relaxed);
+    header.origin.fork.store(fork.unwrap_or(0), Ordering::Relaxed);
+    header.origin.is_forked.store(fork.is_some() as u32, Ordering::Relaxed);
+    let order = hub().map_or(0, |hub| hub.joined.fetch_add(1, Ordering::Relaxed));
+    header.origin.order.store(order, Ordering::Relaxed);
+}
+
+/// Stores the command line and the path of the program, which has just been started by an exec.
+pub fn store_program(region: &Region) {
+    const MOST: u32 = 4096;
+    let origin = &region.header().origin;
+    let mut piece = [0; 256];
+    if let Some(fd) = sys::open_read(b"/proc/self/cmdline\0") {
+        let start = region.header().names_used.load(Ordering::Relaxed);
+        let mut length = 0;
+        while length < MOST {
+            let count = sys::read(fd, &mut piece);
+            let (_, stored) = store_name(region, piece.get(..count).unwrap_or(&[]));
+            if stored == 0 {
+                break;
+            }
+            length += stored;
+        }
+        sys::close(fd);
+        origin.command.store((start as u64) << 32 | length as u64, Ordering::Relaxed);
+    }
+    let length = sys::read_link(b"/proc/self/exe\0", &mut piece);
+    // A path that does not fit is left to the collector, which asks the kernel.
+    if length < piece.len() {
+        let (at, length) = store_name(region, piece.get(..length).unwrap_or(&[]));
+        origin.exe.store((at as u64) << 32 | length as u64, Ordering::Relaxed);
+    }
 }
 
 /// Counts this process as one that runs unrecorded.

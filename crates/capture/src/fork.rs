@@ -22,10 +22,19 @@ use crate::core::{ACTIVE, CORE, Core};
 use crate::elf::LinkMap;
 use crate::local::{Local, thread_pointer};
 use crate::real;
-use crate::sys;
-use channel::{PAGE, SlotHeader};
+use crate::{events, follow, sys};
+use channel::{FORK_FAILED, PAGE, SlotHeader};
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// How often this process has forked, and in a child the number of the fork that made it. A child's copy of it is the number
+/// of its own fork, unless another thread of the parent forked at the same time; then `call` corrects it.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// In a forked child: the number of the fork in the parent.
+pub fn number() -> u32 {
+    NUMBER.load(Ordering::Relaxed)
+}
 
 /// libc's `fork`; 0 until the start.
 static FORK: AtomicUsize = AtomicUsize::new(0);
@@ -50,8 +59,19 @@ pub fn call() -> i32 {
     }
     // SAFETY: not 0, so `resolve` found it in libc under this name, and it has this signature.
     let real: extern "C" fn() -> i32 = unsafe { core::mem::transmute(real) };
+    let number =
+        if follow::shared_hub().is_some() { NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1) } else { 0 };
+    if number != 0 {
+        events::note_fork(&CORE, number, 0);
+    }
     let copies = own_state(&CORE).map(|local| Copies::new(&CORE, local));
     let pid = real();
+    if number != 0 {
+        match pid {
+            0 => NUMBER.store(number, Ordering::Relaxed),
+            pid => events::note_fork(&CORE, number, if pid < 0 { FORK_FAILED } else { pid as u32 }),
+        }
+    }
     if let Some(copies) = copies {
         if pid == 0 { copies.replace() } else { copies.unmap() }
     }

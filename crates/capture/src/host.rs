@@ -1,13 +1,25 @@
 //! What the writer of a ring needs from its process: see `channel::RingWriter`.
 use crate::core::{ACTIVE, Core};
-use crate::sys;
-use channel::{Header, Host, Stamp};
+use crate::{follow, sys};
+use channel::{Header, Host, Hub, Stamp};
 use core::sync::atomic::AtomicU32;
 
 impl Host for Core {
     #[inline(always)]
     fn header(&self) -> &Header {
         self.header()
+    }
+
+    fn wants_bell(&self) -> bool {
+        follow::shared_hub().map_or_else(|| self.header().wants_bell(), Hub::wants_bell)
+    }
+
+    fn doorbell(&self) -> &AtomicU32 {
+        follow::shared_hub().map_or(&self.header().doorbell, |hub| &hub.doorbell)
+    }
+
+    fn collector_alive(&self) -> &AtomicU32 {
+        follow::shared_hub().map_or(&self.header().collector_alive, |hub| &hub.collector_alive)
     }
 
     #[inline(always)]

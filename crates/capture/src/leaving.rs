@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 /// # Safety
 /// `path` is null or a NUL-terminated string that can be read.
 pub unsafe fn leaving(path: *const u8) {
-    if CORE.gate() & ACTIVE == 0 || CORE.header().heaptrace.watched != 0 {
+    if CORE.gate() & ACTIVE == 0 || CORE.header().heaptrace.watched != 0 || !CORE.is_own_process() {
         return;
     }
     let header = CORE.header();
@@ -25,7 +25,7 @@ pub unsafe fn leaving(path: *const u8) {
 
 /// Called if the exec failed.
 pub fn stayed() {
-    if CORE.gate() & ACTIVE != 0 {
+    if CORE.gate() & ACTIVE != 0 && CORE.is_own_process() {
         CORE.header().leaving.store(0, Ordering::Release);
     }
 }

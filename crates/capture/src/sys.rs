@@ -110,6 +110,11 @@ pub fn getpid() -> u32 {
     unsafe { call(39, 0, 0, 0, 0, 0, 0) as u32 }
 }
 
+pub fn getppid() -> u32 {
+    // SAFETY: getppid has no arguments.
+    unsafe { call(110, 0, 0, 0, 0, 0, 0) as u32 }
+}
+
 pub fn gettid() -> u32 {
     // SAFETY: gettid has no arguments.
     unsafe { call(186, 0, 0, 0, 0, 0, 0) as u32 }

@@ -75,7 +75,7 @@ impl Header {
     /// thread must no longer skip the clock.
     pub fn begin_thread(&self, threads_begun: &AtomicU32, may_count: bool) -> bool {
         let first = threads_begun.fetch_add(1, Ordering::SeqCst) == 0;
-        let alone = first && may_count;
+        let alone = first && may_count && self.reads_every_clock == 0;
         if alone {
             self.pace.store(1, Ordering::SeqCst);
         }

@@ -107,6 +107,25 @@ pub struct Heaptrace {
     pub exit_handshake: AtomicU32,
 }
 
+/// How a process of a followed tree came to its shared memory. The process stores it before `Header::target_pid`.
+#[cfg_attr(loom, derive(Default))]
+#[repr(C)]
+pub struct Origin {
+    /// The process that it was forked from, or its parent.
+    pub parent_pid: AtomicU32,
+    /// If it was forked: the number of the fork in its parent (`Event::Fork`). 0 if it was started by an exec, or if the
+    /// number is not known.
+    pub fork: AtomicU32,
+    /// Nonzero if it was forked and runs the program of its parent.
+    pub is_forked: AtomicU32,
+    /// Counts the processes of the tree (`Hub::joined`).
+    pub order: AtomicU32,
+    /// If it was not forked: the words of its command line, each with a zero byte at its end, perhaps cut; and (below) the path of its
+    /// file. `offset in names (32) | length (32)`. A short process is gone before the collector can ask the kernel.
+    pub command: AtomicU64,
+    pub exe: AtomicU64,
+}
+
 /// One page. "C" marks a field that the collector writes, "T" one that the target writes.
 #[cfg_attr(loom, derive(Default))]
 #[repr(C)]
@@ -121,6 +140,10 @@ pub struct Header {
     /// thread drops events. It may wait for the whole time again when the collector has emptied its ring.
     pub max_stall_ms: u32,
     pub suppressions: Suppressions,
+    /// C: nonzero = every event reads the clock, because the events of several processes are put into one order.
+    pub reads_every_clock: u32,
+    /// T: how the process came to this shared memory, if a tree of processes is followed.
+    pub origin: Origin,
     /// The pid of the process that may record. When heaptrack launches a program, the forked child writes it just
     /// before it executes the program. When heaptrack attaches, the collector writes it. A process that took an offer
     /// of the hub (`hub.rs`) writes it itself.

@@ -71,15 +71,30 @@ pub struct Hub {
     pub collector_pid: u32,
     /// C: robust futex; the kernel sets `FUTEX_OWNER_DIED` when the collector dies.
     pub collector_alive: AtomicU32,
-    /// T: futex, incremented for every offer that was taken.
+    /// T: futex, incremented for every offer that was taken. If `is_shared`, it takes the place of `Header::doorbell`.
     pub doorbell: AtomicU32,
+    /// C, before the first target starts: nonzero = one thread collects the events of all processes. It waits for this
+    /// doorbell.
+    pub is_shared: u32,
+    /// If `is_shared`, it takes the place of `Header::collector_asleep`.
+    pub collector_asleep: AtomicU32,
     /// C: futex, incremented after new offers were made.
     pub served: AtomicU32,
     /// T: how many processes could not join and run unrecorded, for example because they found no offer.
     pub missed: AtomicU32,
+    /// T: incremented for every process that joins.
+    pub joined: AtomicU32,
     /// T: how long processes have waited for offers, in nanoseconds, summed over all processes.
     pub waited_ns: AtomicU64,
     pub offers: [Offer; OFFERS],
+}
+
+impl Hub {
+    /// Target: returns true for the first thread that finds the collector asleep.
+    pub fn wants_bell(&self) -> bool {
+        let asleep = &self.collector_asleep;
+        asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0
+    }
 }
 
 #[cfg(not(loom))]

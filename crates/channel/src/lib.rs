@@ -48,7 +48,7 @@ pub use frame::FrameKey;
 pub use free_slots::Reaped;
 pub use geometry::{Geometry, GeometryError, MapUnit, PAGE, WriterMemory};
 pub use header::{
-    Clock, ExitHandshake, Fence, Header, Heaptrace, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN, OnFull, Phase,
+    Clock, ExitHandshake, Fence, Header, Heaptrace, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN, OnFull, Origin, Phase,
     Suppressions, VERSION,
 };
 pub use hub::{HUB_MAGIC, Hub, OFFERS, Offer, OfferState};
@@ -56,8 +56,8 @@ pub use hub::{HUB_MAGIC, Hub, OFFERS, Offer, OfferState};
 pub use model_memory::ModelMemory;
 pub use module::{BUILD_ID_MAX, Module, ModuleFlags};
 pub use record::{
-    ALLOC_WORDS, CUSTOM, Decoder, Event, FREE_WORDS, KIND_BITS, Kind, MAX_PATH, MAX_SIZE, PATH_HEAD_WORDS, Path, Plain,
-    Record, RecordError, StackId, Stamp, encode_alloc, encode_free, encode_mark, encode_path,
+    ALLOC_WORDS, CUSTOM, Decoder, Event, FORK_FAILED, FREE_WORDS, KIND_BITS, Kind, MAX_PATH, MAX_SIZE, PATH_HEAD_WORDS,
+    Path, Plain, Record, RecordError, StackId, Stamp, encode_alloc, encode_fork, encode_free, encode_mark, encode_path,
 };
 pub use region::Region;
 pub use requests::{MOST_REQUESTS, Request, Requests, Waiting};

@@ -9,6 +9,7 @@
 //! Free    | 0          | C |  address (47 bits)         |   word 1
 //! FreeByRealloc: as Free. ThreadStart, Image:
 //!         |  value                                      |   word 1
+//! Fork    | number of the fork   | pid of the child     |   word 1
 //! Skip    (no further word)
 //!
 //!          63       48 47            16 15      3 2  0
@@ -47,6 +48,8 @@ const ADDRESS_MASK: u64 = (1 << 48) - 1;
 pub const KIND_BITS: u32 = 3;
 /// Set in the address of a block that the program reported itself. No address of user space has this bit.
 pub const CUSTOM: u64 = 1 << 47;
+/// The `pid` of a fork that failed.
+pub const FORK_FAILED: u32 = u32::MAX;
 
 numbered! {
     pub enum Kind: u64 {
@@ -63,6 +66,8 @@ numbered! {
         FreeByRealloc = 5,
         /// New stacks.
         Path = 6,
+        /// The process forks. Only written if its children are followed: once before the fork, and once after it.
+        Fork = 7,
     }
 }
 
@@ -90,6 +95,13 @@ pub enum Event {
         stamp: Stamp,
         image: u32,
     },
+    Fork {
+        stamp: Stamp,
+        /// Counted by each process from 1. Stored before the fork, so that the child knows it too.
+        fork: u32,
+        /// 0 before the fork. After it the pid of the child, or `FORK_FAILED`.
+        pid: u32,
+    },
 }
 
 impl Event {
@@ -98,7 +110,8 @@ impl Event {
             Event::Alloc { stamp, .. }
             | Event::Free { stamp, .. }
             | Event::ThreadStart { stamp, .. }
-            | Event::Image { stamp, .. } => stamp,
+            | Event::Image { stamp, .. }
+            | Event::Fork { stamp, .. } => stamp,
         }
     }
 }
@@ -121,7 +134,6 @@ pub enum Record<'a> {
 /// The target wrote words that are no record. The rest of its ring cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
-    UnknownKind(u8),
     /// The record needs more words than were committed.
     Cut,
 }
@@ -141,6 +153,11 @@ pub const fn encode_free(kind: Kind, stamp: Stamp, address: u64) -> [u64; FREE_W
 #[inline]
 pub const fn encode_mark(kind: Kind, stamp: Stamp, value: u32) -> [u64; 2] {
     [stamp << KIND_BITS | kind as u64, value as u64]
+}
+
+#[inline]
+pub const fn encode_fork(stamp: Stamp, fork: u32, pid: u32) -> [u64; 2] {
+    [stamp << KIND_BITS | Kind::Fork as u64, (fork as u64) << 32 | pid as u64]
 }
 
 /// The words before a path's frames.
@@ -269,8 +286,11 @@ impl<'a> Decoder<'a> {
                     Event::Image { stamp, image: *w1 as u32 }
                 }
                 (6, [tail, rest @ ..]) => return self.path(first, *tail, rest).map(Some),
-                (1..=6, _) => return Err(RecordError::Cut),
-                _ => return Err(RecordError::UnknownKind(kind as u8)),
+                (7, [w1, rest @ ..]) => {
+                    self.words = rest;
+                    Event::Fork { stamp, fork: (*w1 >> 32) as u32, pid: *w1 as u32 }
+                }
+                _ => return Err(RecordError::Cut),
             };
             return Ok(Some(Record::Event(event)));
         }
@@ -299,6 +319,7 @@ mod tests {
         words.extend(encode_free(Kind::Free, 78, 0x7fff_1234_5670));
         words.extend(encode_mark(Kind::ThreadStart, 79, 4242));
         words.extend(encode_mark(Kind::Image, 80, 2));
+        words.extend(encode_fork(81, 3, 4243));
         let mut decoder = Decoder::new(&words);
         let mut events = Vec::new();
         while let Ok(Some(event)) = decoder.decode() {
@@ -311,6 +332,7 @@ mod tests {
                 Event::Free { stamp: 78, address: 0x7fff_1234_5670, by_realloc: false },
                 Event::ThreadStart { stamp: 79, tid: 4242 },
                 Event::Image { stamp: 80, image: 2 },
+                Event::Fork { stamp: 81, fork: 3, pid: 4243 },
             ]
         );
         assert_eq!(decoder.remaining(), 0);
@@ -361,7 +383,7 @@ mod tests {
 
     #[test]
     fn garbage_is_an_error() {
-        assert_eq!(Decoder::new(&[7]).decode(), Err(RecordError::UnknownKind(7)));
+        assert_eq!(Decoder::new(&[7]).decode(), Err(RecordError::Cut));
         assert_eq!(Decoder::new(&[1, 2]).decode(), Err(RecordError::Cut));
     }
 }

@@ -1,6 +1,6 @@
 //! What a writer does when its ring gets full: it checks how far the reader is, wakes it, waits for it, and in the end
 //! drops events.
-use crate::header::{Header, Loss, OnFull, Phase};
+use crate::header::{Loss, OnFull, Phase};
 use crate::ring::Ring;
 use crate::sync::{Ordering, spin_loop};
 use crate::writer::{Host, NoRoom, RingWriter};
@@ -36,7 +36,7 @@ impl<H: Host> RingWriter<'_, H> {
         if self.state.stalled_ms != 0 && self.state.head.wrapping_sub(capacity - room) >= self.state.refill_at {
             self.state.stalled_ms = 0;
         }
-        if is_half_full(room, capacity) && header.may_call() && header.wants_bell() {
+        if is_half_full(room, capacity) && header.may_call() && self.host.wants_bell() {
             self.ring_bell();
         }
         if room < words {
@@ -48,7 +48,7 @@ impl<H: Host> RingWriter<'_, H> {
 
     /// Wakes the collector.
     fn ring_bell(&self) {
-        let doorbell = &self.host.header().doorbell;
+        let doorbell = self.host.doorbell();
         doorbell.fetch_add(1, Ordering::Release);
         self.host.wake(doorbell);
     }
@@ -72,7 +72,7 @@ impl<H: Host> RingWriter<'_, H> {
             if !self.host.is_recording() {
                 return Err(None);
             }
-            if is_collector_gone(header) {
+            if is_collector_gone(self.host) {
                 self.host.stop_recording();
                 return Err(Some(Loss::NoCollector));
             }
@@ -115,7 +115,7 @@ impl<H: Host> RingWriter<'_, H> {
         let spins = header.max_stall_ms.min(MOST_SPIN_MS) * SPINS_A_MS;
         let most = if self.state.dropping { 0 } else { spins };
         let mut patience = most;
-        while ring.room() < words && patience > 0 && !is_collector_gone(header) {
+        while ring.room() < words && patience > 0 && !is_collector_gone(self.host) {
             spin_loop();
             patience -= 1;
         }
@@ -127,8 +127,8 @@ impl<H: Host> RingWriter<'_, H> {
     }
 }
 
-fn is_collector_gone(header: &Header) -> bool {
-    header.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0
+fn is_collector_gone(host: &impl Host) -> bool {
+    host.collector_alive().load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0
 }
 
 /// Returns true if the ring is at least half full. Then the writer wakes a reader that sleeps. A ring that is exactly

@@ -10,9 +10,15 @@ impl Region<'_> {
     /// `barrier` makes every thread of the target run a full fence. If the intent of a thread is clear after it, the
     /// thread stamps its next event after `now`. So does a thread that has no slot yet.
     pub fn watermark(&self, now: Stamp, barrier: impl FnOnce()) -> Stamp {
-        let header = self.header();
-        let alone = header.next_round();
+        let alone = self.header().next_round();
         barrier();
+        self.bound(now, alone)
+    }
+
+    /// Collector: the second half of `watermark`, for a collector of several processes. It has called `next_round` for all of them
+    /// (`alone` is the result for this one), and then run one barrier for all.
+    pub fn bound(&self, now: Stamp, alone: bool) -> Stamp {
+        let header = self.header();
         let mut watermark = now;
         for slot in (0..self.slots_used()).filter_map(|index| self.slot(index)) {
             let owner = slot.owner();

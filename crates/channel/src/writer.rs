@@ -17,7 +17,7 @@ mod checked;
 
 use crate::clock_skipping::ClockSkipping;
 use crate::header::{Header, Loss};
-use crate::record::{Kind, Stamp, encode_mark};
+use crate::record::{Kind, Stamp, encode_fork, encode_mark};
 use crate::region::Region;
 use crate::ring::Ring;
 use crate::slot::{Intent, SlotHeader};
@@ -26,6 +26,18 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, light_barrier, order_for_handl
 /// The process of a writer: its state, its clock and its system calls.
 pub trait Host {
     fn header(&self) -> &Header;
+    /// True for the first thread that finds the collector asleep.
+    fn wants_bell(&self) -> bool {
+        self.header().wants_bell()
+    }
+    /// The futex on which the collector sleeps.
+    fn doorbell(&self) -> &AtomicU32 {
+        &self.header().doorbell
+    }
+    /// The robust futex that the collector holds.
+    fn collector_alive(&self) -> &AtomicU32 {
+        &self.header().collector_alive
+    }
     /// False in a forked child, and when recording is over. Nothing may be written to the ring then.
     fn is_recording(&self) -> bool;
     /// Ends recording for good.
@@ -331,6 +343,12 @@ impl<'a, H: Host> RingWriter<'a, H> {
             self.host.header().lose_events(Loss::Abandoned, unsettled.max(was_at_work as u64));
         }
         shared.intent.store(Intent::NONE.0, Ordering::Release);
+    }
+
+    /// Writes that the process forks (`pid` is 0) or has forked.
+    pub fn note_fork(&mut self, fork: u32, pid: u32) {
+        self.begin_events(1);
+        self.write(|stamp| encode_fork(stamp, fork, pid));
     }
 
     /// Writes the first records of a thread: its tid and, if `new_image` returns one, the number of the program image

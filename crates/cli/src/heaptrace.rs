@@ -108,6 +108,7 @@ fn plan(options: &Options, inherited: &Inherited) -> LivePlan {
             max_stall_ms: 30_000,
             lsan_symbol: 0,
             watched: true,
+            reads_every_clock: false,
         },
         folder: std::env::temp_dir(),
         exe: String::new(),

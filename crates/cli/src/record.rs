@@ -38,6 +38,9 @@ const SERVERS_AT_THE_END: Duration = Duration::from_secs(60);
 /// symbolize`.
 pub(crate) const MEMORY_FOR_NAMES: u64 = 400 << 20;
 
+/// The time in which the collecting thread notices that a process has ended.
+const NOTICED: Duration = Duration::from_millis(50);
+
 /// The exit code if a check failed, in a build with the feature `checks`. The program's own exit code may hide that,
 /// because the program may handle SIGILL.
 pub(crate) const FAILED_CHECK: u8 = 70;
@@ -113,6 +116,10 @@ fn follow(
         Waited::Ended(end) => (end, false),
         Waited::CpuLimit => (End::from(Exit::Detached), true),
     };
+    if options.follow && !is_limited {
+        signals.keep();
+        wait_for_the_rest(&recording, signals);
+    }
     line.end();
     if is_limited {
         say(format_args!(
@@ -144,6 +151,25 @@ fn follow(
         page.wait(|| signals.wait_for_interrupt());
     }
     if has_failed_check { ExitCode::from(FAILED_CHECK) } else { code(end.exit) }
+}
+
+/// Waits until all processes that the program started have ended, or until a signal asks us to end.
+fn wait_for_the_rest(recording: &Recording, signals: &Signals) {
+    let stats = recording.stats();
+    let left = || collector::Stats::get(&stats.processes);
+    // The collecting thread notices the end of the first process within this time.
+    std::thread::sleep(NOTICED);
+    if left() > 0 {
+        let processes = if left() == 1 {
+            "1 process that it started runs".into()
+        } else {
+            format!("{} processes that it started run", left())
+        };
+        say(format_args!("heaptrack: the program has ended, but {processes} on; Ctrl-C ends the recording"));
+    }
+    while left() > 0 && !signals.is_interrupted() {
+        std::thread::sleep(NOTICED);
+    }
 }
 
 /// Reports what was recorded, or why there is no trace.
@@ -233,10 +259,12 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
             max_stall_ms: options.recording.max_stall,
             lsan_symbol: program.suppressions,
             watched: false,
+            reads_every_clock: options.follow,
         },
         file,
         bound: options.recording.max_size.map(|bytes| Bound { bytes, place: output.place() }),
         threads: options.recording.recorder_threads,
+        follows: options.follow,
         folder: output.folder(),
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         exe: exe.to_string_lossy().into_owned(),
@@ -262,7 +290,11 @@ fn start(
             .and_then(|launch| spawn(&launch, None, inherited, ready))
             .map_err(|error| cannot(format_args!("cannot start gdb: {error}")));
     }
-    launch::recorded(&program.path, words, library, &recording.variable())
+    let launch = match recording.hub_variable() {
+        Some(hub) => launch::followed(&program.path, words, library, &recording.variable(), &hub),
+        None => launch::recorded(&program.path, words, library, &recording.variable()),
+    };
+    launch
         .and_then(|launch| spawn(&launch, Some(recording.mapping()), inherited, ready))
         .map_err(|error| refusal(&program.path, &error))
 }

@@ -114,6 +114,11 @@ impl Signals {
         Ok(Signals { inbox, target, start, interrupts, send, waited })
     }
 
+    /// Returns true if a signal asked us to end, since the program that we launched has ended.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupts.try_recv().is_ok()
+    }
+
     /// Called when the target exists, has not started yet, and has all signals blocked. It gets every signal that came
     /// so far. A signal that the terminal also sent to the target stays a single one, because it is still pending
     /// there.

@@ -290,7 +290,7 @@ impl Aggregate {
     /// Returns every site that has live blocks, in no order.
     pub fn live(&self, blocks: &Blocks) -> Vec<LiveSite> {
         let mut oldest = vec![u64::MAX; self.sites.len()];
-        blocks.for_each(|Block { sequence: birth, alloc_class }| {
+        blocks.for_each(|_, Block { sequence: birth, alloc_class }| {
             let site = self.by_alloc_class.get(alloc_class as usize).copied().unwrap_or(OTHER);
             if let Some(place) = oldest.get_mut(site as usize) {
                 *place = birth.min(*place);

@@ -147,6 +147,11 @@ impl AllocClasses {
         self.unused.reverse();
     }
 
+    /// The size of an index; 0 if there is no such index.
+    pub fn size(&self, index: u32) -> u64 {
+        self.usage.get(index as usize).map_or(0, |usage| usage.size)
+    }
+
     #[inline]
     pub fn usage_mut(&mut self, index: u32) -> Option<&mut Usage> {
         self.usage.get_mut(index as usize)

@@ -94,10 +94,19 @@ impl Blocks {
         }
     }
 
-    /// Visits all blocks, in no order.
-    pub fn for_each(&self, mut look: impl FnMut(Block)) {
+    /// Returns the block at an address.
+    pub fn get(&self, address: u64) -> Option<Block> {
         match &self.table {
-            Table::Small(table) => table.for_each(|_, block| look(block)),
+            Table::Small(table) if address != 0 => table.get(address),
+            Table::Large(table) => table.get(address),
+            Table::Small(_) => None,
+        }
+    }
+
+    /// Visits all blocks with their addresses, in no order.
+    pub fn for_each(&self, look: impl FnMut(u64, Block)) {
+        match &self.table {
+            Table::Small(table) => table.for_each(look),
             Table::Large(table) => table.for_each(look),
         }
     }
@@ -134,12 +143,13 @@ mod tests {
             }
             assert_eq!(matches!(blocks.table, Table::Large(_)), addresses >= 64 << 11, "seed {seed}");
             let mut sum = 0;
-            blocks.for_each(|block| sum += block.sequence);
+            blocks.for_each(|_, block| sum += block.sequence);
             assert_eq!(sum, model.values().map(|block| block.sequence).sum::<u64>());
             for (address, block) in model {
+                assert_eq!(blocks.get(address), Some(block), "seed {seed}");
                 assert_eq!(blocks.remove(address), Some(block), "seed {seed}");
             }
-            blocks.for_each(|block| panic!("{block:?}"));
+            blocks.for_each(|address, block| panic!("{address:x}: {block:?}"));
         }
     }
 

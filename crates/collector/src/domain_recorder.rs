@@ -41,6 +41,8 @@ pub struct DomainRecorder {
     heap: PeakTracker,
     /// All totals but those of `heap` and of the sink.
     totals: Totals,
+    /// Blocks that processes had not freed when they ended, and their bytes.
+    left: (u64, u64),
     /// Events in blocks that were taken already.
     taken: u64,
     next_checkpoint: u64,
@@ -61,6 +63,7 @@ impl DomainRecorder {
             image: 0,
             heap: PeakTracker::default(),
             totals: Totals::default(),
+            left: (0, 0),
             taken: 0,
             next_checkpoint: CHECKPOINT_EVENTS,
             block_bytes: FIRST_BLOCK_BYTES,
@@ -69,7 +72,28 @@ impl DomainRecorder {
 
     /// Returns the totals up to the last event; `leaked_*` is what is live.
     pub fn totals(&self) -> Totals {
-        Totals { allocations: self.sink.allocations(), ..self.heap.fill(self.totals) }
+        let totals = self.heap.fill(self.totals);
+        Totals {
+            allocations: self.sink.allocations(),
+            leaked_allocations: totals.leaked_allocations + self.left.0,
+            leaked_bytes: totals.leaked_bytes.saturating_add(self.left.1),
+            ..totals
+        }
+    }
+
+    /// The sequence number that the next allocation gets.
+    pub fn next_sequence(&self) -> u64 {
+        self.sink.allocations()
+    }
+
+    /// The time of the last event, as the file stores it.
+    pub const fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// The size of the blocks of an allocation class.
+    pub fn size(&self, alloc_class: u32) -> u64 {
+        self.alloc_classes.size(alloc_class)
     }
 
     /// The number of the current program image.
@@ -213,12 +237,38 @@ impl DomainRecorder {
         self.heap.alloc_at(size, self.now_ns);
     }
 
+    /// Returns true if the block was temporary.
     #[inline(always)]
-    pub fn free(&mut self, block: Block, by_realloc: bool) {
-        if !by_realloc {
-            self.totals.temporary += (self.last_alloc.get(self.slot) == Some(&block.sequence)) as u64;
-        }
+    pub fn free(&mut self, block: Block, by_realloc: bool) -> bool {
+        let is_temporary = !by_realloc && self.last_alloc.get(self.slot) == Some(&block.sequence);
+        self.totals.temporary += is_temporary as u64;
         self.forget(block, if by_realloc { Freed::ByRealloc } else { Freed::Called });
+        is_temporary
+    }
+
+    /// A process freed a block that another process still holds.
+    pub fn release(&mut self, block: Block) {
+        self.sink.release(block);
+    }
+
+    /// A block ended with its process.
+    pub fn ended(&mut self, block: Block, how: format::Freed) {
+        let size = self.size(block.alloc_class);
+        if let Some(usage) = self.alloc_classes.usage_mut(block.alloc_class) {
+            usage.live = usage.live.wrapping_sub(1);
+        }
+        self.heap.free(size);
+        self.totals.deallocations += how.is_by_program() as u64;
+        if how == format::Freed::Leaked {
+            self.left = (self.left.0 + 1, self.left.1.saturating_add(size));
+        }
+        self.sink.ended(block, how);
+    }
+
+    /// The events that follow belong to this thread, until an event of a ring comes.
+    pub fn set_thread(&mut self, thread: u32) {
+        self.source = NO_SOURCE;
+        self.sink.thread(thread);
     }
 
     /// Removes a block from all counts of live blocks.

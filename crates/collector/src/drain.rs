@@ -5,7 +5,7 @@
 //! nothing else; no thread of the target can make us wait.
 use crate::audit::{AtWork, Audited, Counts};
 use crate::mapping::{Mapping, SlotArea};
-use crate::merge::{Merge, Ordering};
+use crate::merge::{Merge, Ordering, Origin};
 use crate::proc_files::Process;
 use crate::queue::Store;
 use channel::{Fence, Header, Owner, Reaped, SlotHeader, SlotState, Stamp};
@@ -26,6 +26,8 @@ const MOST_RELIEF: usize = Store::BOUND / 8;
 
 #[derive(Default)]
 struct Slot {
+    /// Its number among the slots of all processes, once it had an event.
+    number: Option<u32>,
     area: Option<SlotArea>,
     /// The target's numbers for this slot are invalid, so its words are thrown away.
     stopped: bool,
@@ -35,6 +37,8 @@ struct Slot {
 
 pub struct Drain {
     mapping: Arc<Mapping>,
+    /// The number of the process among those that are recorded now.
+    process: u16,
     slots: Vec<Slot>,
     stopped_slots: u64,
     /// The number of slots whose rings are mapped.
@@ -66,13 +70,17 @@ fn slot_of(mapping: &Mapping, index: u32) -> Option<(&SlotHeader, Owner)> {
 }
 
 impl Drain {
-    pub const fn new(mapping: Arc<Mapping>) -> Self {
-        Drain { mapping, slots: Vec::new(), stopped_slots: 0, areas: 0, doubts: Vec::new() }
+    pub const fn new(mapping: Arc<Mapping>, process: u16) -> Self {
+        Drain { mapping, process, slots: Vec::new(), stopped_slots: 0, areas: 0, doubts: Vec::new() }
     }
 
     /// The number of slots that were stopped because of invalid numbers.
     pub const fn stopped_slots(&self) -> u64 {
         self.stopped_slots
+    }
+
+    pub const fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
     }
 
     fn header(&self) -> &Header {
@@ -90,6 +98,19 @@ impl Drain {
     /// Returns the stamp below which every event is committed. `now` must be read before the call.
     pub fn watermark(&self, now: Stamp) -> Stamp {
         self.mapping.region().watermark(now, || barrier(self.header()))
+    }
+
+    /// The same for several processes. One barrier is enough for all.
+    pub fn watermark_of_all(&self, others: &[&Arc<Mapping>], now: Stamp) -> Stamp {
+        let alone: Vec<bool> = others.iter().map(|mapping| mapping.region().header().next_round()).collect();
+        let first = self.mapping.region().watermark(now, full_barrier);
+        let bounds = others.iter().zip(alone).map(|(mapping, alone)| mapping.region().bound(now, alone));
+        bounds.fold(first, Stamp::min)
+    }
+
+    /// True if all events of the process were merged.
+    pub fn is_empty(&self, merge: &Merge) -> bool {
+        (0..self.count()).all(|index| self.slot(index).is_none_or(|(header, _)| self.is_done(index, header, merge)))
     }
 
     /// Copies all committed words into the queues.
@@ -150,8 +171,10 @@ impl Drain {
         let mut words = 0;
         let is_partial = !slot.stopped && (slot.area.is_none() || !ordering.has_room());
         if let Some(area) = slot.area.as_ref().filter(|_| !slot.stopped) {
+            let origin = Origin { process: self.process, slot: index };
+            let number = *slot.number.get_or_insert_with(|| ordering.add_slot(origin));
             for (nested, ring) in area.rings().iter().enumerate() {
-                let source = index * 2 + nested as u32;
+                let source = number * 2 + nested as u32;
                 match ordering.drain(source, ring) {
                     Ok(count) => words += count,
                     Err(_) => slot.stopped = true,
@@ -217,7 +240,7 @@ impl Drain {
         if !self.is_done(index, header, merge) {
             return;
         }
-        let arrived = merge.taken(index * 2) + merge.taken(index * 2 + 1);
+        let arrived = self.arrived(index, merge);
         let counts = Counts { begun, arrived, dropped: header.dropped.load(Acquire) };
         let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| !slot.stopped) else { return };
         slot.audited.compare(counts, at_work);
@@ -266,7 +289,7 @@ impl Drain {
         self.settle_all_doubts(begun.iter().copied().fold(0, u64::wrapping_add));
         for (index, &begun) in begun.iter().enumerate() {
             let Some((header, owner)) = slot_of(&self.mapping, index as u32) else { continue };
-            let arrived = merge.taken(index as u32 * 2) + merge.taken(index as u32 * 2 + 1);
+            let arrived = self.arrived(index as u32, merge);
             let counts = Counts { begun, arrived, dropped: header.dropped.load(Acquire) };
             let at_work = if owner.state() == SlotState::Free { AtWork::No } else { AtWork::Perhaps };
             if let Some(slot) = self.slots.get_mut(index) {
@@ -293,7 +316,24 @@ impl Drain {
     }
 
     fn is_done(&self, index: u32, header: &SlotHeader, merge: &Merge) -> bool {
-        header.is_drained() && merge.is_drained(index * 2) && merge.is_drained(index * 2 + 1)
+        header.is_drained()
+            && self.sources(index).is_none_or(|sources| sources.iter().all(|one| merge.is_drained(*one)))
+    }
+
+    /// The rings of a slot, if it had an event.
+    fn sources(&self, index: u32) -> Option<[u32; 2]> {
+        let number = self.slots.get(index as usize)?.number?;
+        Some([number * 2, number * 2 + 1])
+    }
+
+    /// The number of events of a slot that left its queues.
+    fn arrived(&self, index: u32, merge: &Merge) -> u64 {
+        self.sources(index).map_or(0, |sources| sources.iter().map(|one| merge.taken(*one)).sum())
+    }
+
+    /// The numbers of all slots that had an event.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.slots.iter().filter_map(|slot| slot.number)
     }
 
     fn give_pages_back(&mut self) {
@@ -309,8 +349,14 @@ impl Drain {
 
 /// After this call, every store that a thread of the target made before our latest look at the clock is visible here.
 fn barrier(header: &Header) {
-    if header.fence.load(Acquire) == Fence::Membarrier as u32 && membarrier(MembarrierCommand::GlobalExpedited).is_err()
-    {
+    if header.fence.load(Acquire) == Fence::Membarrier as u32 {
+        full_barrier();
+    }
+    std::sync::atomic::fence(SeqCst);
+}
+
+fn full_barrier() {
+    if membarrier(MembarrierCommand::GlobalExpedited).is_err() {
         // The fast kind is refused to us but not to the target. The slow kind needs no registration.
         let _ = membarrier(MembarrierCommand::Global);
     }
@@ -344,7 +390,7 @@ mod tests {
             let region = mapping.region();
             (0..2).for_each(|index| assert!(region.take_slot(100 + index, 0).is_some_and(|(slot, _)| slot == index)));
             let merge = Merge::new(Store::new(Spill::new(std::env::temp_dir()), Store::BOUND));
-            Target { drain: Drain::new(Arc::clone(&mapping)), mapping, merge, stamp: 1 }
+            Target { drain: Drain::new(Arc::clone(&mapping), 0), mapping, merge, stamp: 1 }
         }
 
         /// The thread allocates until this many words are written or the ring is full.

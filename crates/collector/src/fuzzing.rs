@@ -59,6 +59,7 @@ impl Collector {
     /// All queues together hold `words` words in memory before they spill.
     pub fn new(is_live: bool, words: usize) -> Option<Self> {
         let setup = Setup {
+            reads_every_clock: false,
             geometry: Geometry::tight(WriterMemory::NONE),
             clock: Clock::Ticks,
             on_full: OnFull::Drop,
@@ -70,7 +71,7 @@ impl Collector {
         let sink = if is_live { Sink::Live(Box::new(Aggregate::new(8))) } else { Sink::trace() };
         let timeline = Timeline::new(Clock::Ticks, Instant::now(), mapping.region().header());
         Some(Collector {
-            drain: Drain::new(Arc::clone(&mapping)),
+            drain: Drain::new(Arc::clone(&mapping), 0),
             merge: Merge::new(Store::new(Spill::new(std::env::temp_dir()), words)),
             recorder: Recorder::new(Arc::clone(&mapping), timeline, Process::new(0), "/program".to_owned(), sink),
             is_live,

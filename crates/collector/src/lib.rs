@@ -23,7 +23,9 @@ mod drain;
 mod error;
 #[cfg(any(fuzzing, test))]
 pub mod fuzzing;
+mod holdings;
 mod hub;
+mod instances;
 mod live;
 mod mapping;
 mod memory;
@@ -45,6 +47,7 @@ mod stacks;
 mod stats;
 mod threads;
 mod trace_path;
+mod tree;
 mod writer;
 
 pub use aggregate::LiveSite;

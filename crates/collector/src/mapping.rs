@@ -27,6 +27,8 @@ pub struct Setup {
     pub lsan_symbol: u64,
     /// `Header::watched`
     pub watched: bool,
+    /// `Header::reads_every_clock`
+    pub reads_every_clock: bool,
 }
 
 pub struct Mapping {
@@ -68,6 +70,7 @@ impl Mapping {
             (&raw mut (*header).max_stall_ms).write(setup.max_stall_ms);
             (&raw mut (*header).suppressions.symbol).write(setup.lsan_symbol);
             (&raw mut (*header).heaptrace.watched).write(setup.watched as u32);
+            (&raw mut (*header).reads_every_clock).write(setup.reads_every_clock as u32);
         }
         // SAFETY: `geometry.check` was `Ok`, and `base` is page-aligned, readable and writable for `fixed_len` bytes
         // (`map`) until `Mapping::drop`; `region` hands it out only for as long as the `Mapping` is borrowed. All of it
@@ -134,11 +137,12 @@ pub struct HubPage {
 // SAFETY: `page` stays mapped whichever thread drops the `HubPage`, because there is no `Drop`.
 unsafe impl Send for HubPage {}
 // SAFETY: `hub` is the only access to `page`. Of what it returns, this process writes the plain fields (`magic`,
-// `version`, `collector_pid`) only in `create`, before the `HubPage` exists; all others are atomics.
+// `version`, `collector_pid`, `is_shared`) only in `create`, before the `HubPage` exists; all others are atomics.
 unsafe impl Sync for HubPage {}
 
 impl HubPage {
-    pub fn create() -> Result<Self, SetupError> {
+    /// `is_shared`: one thread collects the events of all processes.
+    pub fn create(is_shared: bool) -> Result<Self, SetupError> {
         let failed = |error: rustix::io::Errno| SetupError::Memory(error.into());
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("heaptrack-hub", flags).map_err(failed)?;
@@ -153,6 +157,7 @@ impl HubPage {
             (&raw mut (*hub).magic).write(channel::HUB_MAGIC);
             (&raw mut (*hub).version).write(channel::VERSION);
             (&raw mut (*hub).collector_pid).write(std::process::id());
+            (&raw mut (*hub).is_shared).write(is_shared as u32);
         }
         Ok(HubPage { page, fd })
     }
@@ -549,6 +554,7 @@ pub mod tests {
             max_stall_ms: 1000,
             lsan_symbol: 0,
             watched: false,
+            reads_every_clock: false,
         }
     }
 

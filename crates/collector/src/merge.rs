@@ -20,7 +20,7 @@ pub mod tests;
 use crate::queue::Store;
 use channel::Stamp;
 pub use consumer::{Consumer, NumberSource, Verdict, take_each};
-pub use item::Item;
+pub use item::{Item, Origin};
 pub use ordering::Ordering;
 use partner::{Pending, Took};
 pub use pipeline::{Learner, MOST_THREADS};

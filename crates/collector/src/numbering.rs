@@ -15,6 +15,8 @@ pub struct Definitions {
     pub nodes: Vec<(u32, u64)>,
     /// Size and stack; those of malloc's blocks, and of blocks that the program reported itself.
     pub alloc_classes: [Vec<(u64, u32)>; 2],
+    /// Modules for code of no module, and their processes.
+    pub code_modules: Vec<(u16, u16)>,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +55,7 @@ impl Numbering {
     /// Moves everything that got a number since the last call to `definitions`.
     pub fn take_new(&mut self, definitions: &mut Definitions) {
         self.stacks.take_new(&mut definitions.nodes);
+        self.stacks.take_code_modules(&mut definitions.code_modules);
         for (new, list) in self.new_classes.iter_mut().zip(&mut definitions.alloc_classes) {
             list.append(new);
         }
@@ -71,8 +74,8 @@ impl Numbering {
 }
 
 impl NumberSource for Numbering {
-    fn define(&mut self, source: u32, path: &Path<'_>) {
-        self.stacks.define(source, path);
+    fn define(&mut self, process: u16, source: u32, path: &Path<'_>) {
+        self.stacks.define_of(process, source, path);
     }
 
     /// The allocation class, or the stack if no trace is written.

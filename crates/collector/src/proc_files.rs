@@ -35,11 +35,31 @@ impl Process {
         }
     }
 
+    /// Returns the words of the command line.
+    pub fn command(&self) -> Vec<String> {
+        let bytes = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes).split(|byte| *byte == 0);
+        words.filter(|_| !bytes.is_empty()).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    }
+
     pub fn rss_bytes(&self) -> Option<u64> {
+        Some(self.statm(1)? * self.page_size)
+    }
+
+    /// Returns a field of /proc/PID/statm: 0 is the size of the address space in pages, 1 how many of them are resident.
+    fn statm(&self, field: usize) -> Option<u64> {
         let mut text = [0; 128];
         let length = self.statm.as_ref()?.read_at(&mut text, 0).ok()?;
-        let pages: u64 = std::str::from_utf8(text.get(..length)?).ok()?.split(' ').nth(1)?.parse().ok()?;
-        Some(pages * self.page_size)
+        std::str::from_utf8(text.get(..length)?).ok()?.split(' ').nth(field)?.parse().ok()
+    }
+
+    /// Returns true if the process has ended, even if its parent has not waited for it yet.
+    pub fn has_ended(&self) -> bool {
+        match &self.statm {
+            // Not the resident size, which the kernel may show as 0 for a small process that has just been forked.
+            Some(_) => self.statm(0).is_none_or(|pages| pages == 0),
+            None => !thread_exists(self.pid, self.pid),
+        }
     }
 
     /// Accepts the filters that are in force now, because they were checked and allow what the recording needs.

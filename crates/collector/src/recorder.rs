@@ -3,6 +3,8 @@
 //! Receives: the merge's events, one after the other. Returns: raw blocks, definitions before the events that use them,
 //! or live numbers by site; and the session's totals. Must hold: a free is written as the allocation that it ends; an
 //! event takes a few dozen nanoseconds and allocates nothing.
+mod followed;
+
 use crate::aggregate::LiveSite;
 use crate::blocks::Blocks;
 use crate::clock::Timeline;
@@ -14,8 +16,10 @@ use crate::numbering::{Definitions, Numbering};
 use crate::proc_files::Process;
 use crate::sink::Sink;
 use crate::threads::Threads;
+use crate::tree::Tree;
 use channel::{CUSTOM, Event, Path, StackId, Stamp};
 use format::{Domain, Frame, Module, RawBlock, StackEncoder, Thread, Totals};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub struct Recorder {
@@ -33,6 +37,10 @@ pub struct Recorder {
     threads: Threads,
     modules: Modules,
     new_modules: Vec<Module>,
+    /// The processes, if a tree is followed.
+    tree: Option<Box<Tree>>,
+    /// By path and build-id: the number of a file that a process of the tree mapped.
+    files: HashMap<(String, Vec<u8>), u16>,
 }
 
 impl Recorder {
@@ -51,6 +59,8 @@ impl Recorder {
             threads: Threads::default(),
             modules: Modules::new(launched),
             new_modules: Vec::new(),
+            tree: None,
+            files: HashMap::new(),
         }
     }
 
@@ -71,7 +81,9 @@ impl Recorder {
     }
 
     pub fn has_pending(&self) -> bool {
-        self.malloc.has_pending() || self.custom_totals().is_some() && self.custom.has_pending()
+        self.malloc.has_pending()
+            || self.custom_totals().is_some() && self.custom.has_pending()
+            || self.tree.as_ref().is_some_and(|tree| tree.has_new())
     }
 
     pub const fn corrupt_stacks(&self) -> u64 {
@@ -93,6 +105,7 @@ impl Recorder {
             self.stacks.push(parent, Frame(frame));
         }
         let [malloc, custom] = &mut definitions.alloc_classes;
+        self.add_code_modules(&mut definitions.code_modules);
         malloc.drain(..).for_each(|(size, stack)| self.malloc.define(size, stack));
         custom.drain(..).for_each(|(size, stack)| self.custom.define(size, stack));
     }
@@ -109,26 +122,37 @@ impl Recorder {
 
     /// Reads new modules. Must be called after rings were copied and before their events are merged.
     pub fn read_modules(&mut self) {
+        if self.tree.is_some() {
+            return self.read_modules_of_all();
+        }
         self.new_modules.extend_from_slice(self.modules.loaded(&self.mapping.region(), &self.timeline, &self.process));
     }
 
     /// Reads what changes rarely: unloaded modules, and names of threads.
     pub fn refresh(&mut self) {
-        self.new_modules.extend(self.modules.unloaded(&self.mapping.region(), &self.timeline));
-        self.threads.refresh_names(&self.process);
+        let (process, tree) = (&self.process, &self.tree);
+        let of_tree = |number| tree.as_ref().and_then(|tree| tree.get(number)).map(|running| &running.files);
+        self.threads.refresh_names(|number| if number == 0 { Some(process) } else { of_tree(number) });
+        if self.tree.is_none() {
+            self.new_modules.extend(self.modules.unloaded(&self.mapping.region(), &self.timeline));
+        }
     }
 
     /// Takes all pending blocks, in the order in which they must be in the file.
     pub fn take_blocks(&mut self, mut put: impl FnMut(RawBlock)) {
+        self.learn_own();
         if !self.new_modules.is_empty() {
             put(Module::to_block(&self.new_modules));
             self.new_modules.clear();
+        }
+        let processes = self.tree.as_mut().map(|tree| tree.take_new()).unwrap_or_default();
+        if !processes.is_empty() {
+            put(processes.to_block());
         }
         let threads = self.threads.take();
         if !threads.is_empty() {
             put(Thread::to_block(&threads));
         }
-        self.learn_own();
         if !self.stacks.is_empty() {
             put(self.stacks.take());
         }
@@ -184,21 +208,22 @@ impl Recorder {
             Some(thread) => thread,
             // The live front end does not number threads, because over a long run the numbers would never end.
             None if self.malloc.is_live() => 0,
-            None => self.start_thread(source / 2, 0),
+            None => self.start_thread(source / 2, u32::MAX, 0),
         };
         self.domain::<IS_CUSTOM>().switch(source, thread);
     }
 
-    fn start_thread(&mut self, slot: u32, tid: u32) -> u32 {
+    /// `local`: the slot in the process's own shared memory.
+    fn start_thread(&mut self, slot: u32, local: u32, tid: u32) -> u32 {
         if self.malloc.is_live() {
             self.malloc.start_thread(slot);
             return 0;
         }
-        let image = self.mapping.region().slot(slot).map_or(0, |slot| slot.owner().image());
+        let image = self.mapping.region().slot(local).map_or(0, |slot| slot.owner().image());
         let name = self.process.thread_name(tid);
         self.malloc.start_thread(slot);
         self.custom.start_thread(slot);
-        self.threads.start(slot, tid, image, name)
+        self.threads.start(slot, (0, tid), image, name)
     }
 
     /// Takes an allocation or a free of one domain.
@@ -252,11 +277,12 @@ impl Recorder {
     fn take_mark(&mut self, item: &Item) {
         match item.event() {
             Event::ThreadStart { tid, .. } => {
-                self.start_thread(item.source / 2, tid);
+                self.start_thread(item.source / 2, item.size as u32, tid);
                 self.context::<false>(item);
             }
             // This event comes before the slot's new thread is known.
             Event::Image { stamp, image } => self.end_image(stamp, image),
+            Event::Fork { .. } => (),
             Event::Alloc { .. } | Event::Free { .. } => (),
         }
     }
@@ -264,6 +290,9 @@ impl Recorder {
     /// An event of a block that the program reported itself, or a mark.
     #[inline(never)]
     fn take_rare(&mut self, item: &Item) -> Verdict {
+        if self.tree.is_some() {
+            return self.take_in_tree(item);
+        }
         if item.has_block() {
             return self.change::<true>(item);
         }
@@ -298,8 +327,8 @@ impl Recorder {
 }
 
 impl NumberSource for Recorder {
-    fn define(&mut self, source: u32, path: &Path<'_>) {
-        self.numbering.define(source, path);
+    fn define(&mut self, process: u16, source: u32, path: &Path<'_>) {
+        self.numbering.define(process, source, path);
     }
 
     #[inline(always)]
@@ -330,6 +359,9 @@ impl Consumer for Recorder {
 
     #[inline(never)]
     fn take_all(&mut self, items: &[Item], frees: &mut RecentFrees) -> (usize, Verdict) {
+        if self.tree.is_some() {
+            return self.take_all_in_tree(items, frees);
+        }
         if !self.blocks.is_large() {
             return take_each(items, frees, |item| self.take(item));
         }
@@ -349,7 +381,9 @@ impl Consumer for Recorder {
 
     #[cold]
     fn force(&mut self, item: &Item) {
-        if item.has_block() && item.address & CUSTOM != 0 {
+        if self.tree.is_some() {
+            if item.is_custom() { self.force_in_tree::<true>(item) } else { self.force_in_tree::<false>(item) }
+        } else if item.is_custom() {
             self.force_in::<true>(item);
         } else {
             self.force_in::<false>(item);
@@ -362,6 +396,7 @@ mod tests {
     use super::*;
     use crate::mapping::Mapping;
     use crate::mapping::tests::tight;
+    use crate::merge::Origin;
     use std::time::Instant;
 
     /// Regression test of a finding by `fuzz/targets/ring.rs`: the totals forgot the blocks, and the trace kept them.
@@ -372,7 +407,7 @@ mod tests {
         let mut recorder = Recorder::new(mapping, timeline, Process::new(0), String::new(), Sink::trace());
         assert_eq!(recorder.number(0, 0x10, 8, 0), 0, "the class of all allocations below");
         let mut take = |event| {
-            assert_eq!(recorder.take(&Item::new(&event, 0)), Verdict::Taken);
+            assert_eq!(recorder.take(&Item::new(&event, 0, Origin::default())), Verdict::Taken);
             recorder.totals().leaked_allocations
         };
         assert_eq!(take(Event::Alloc { stamp: 1, address: 0x10, size: 8, stack: 0 }), 1);

@@ -9,7 +9,7 @@ use crate::bound::Bound;
 use crate::cores::RecorderThreads;
 use crate::error::SetupError;
 use crate::live::{Ask, Snapshot};
-use crate::mapping::{AliveWord, Mapping, Setup, hold_until_death, take_memory_in_large_steps, tsc};
+use crate::mapping::{AliveWord, HubPage, Mapping, Setup, hold_until_death, take_memory_in_large_steps, tsc};
 use crate::observed::Inspect;
 use crate::session::Collector;
 use crate::sink::Sink;
@@ -44,6 +44,8 @@ pub struct Plan {
     pub tool: String,
     /// How many threads may order, pair and record events.
     pub threads: RecorderThreads,
+    /// Records everything that the program starts, too.
+    pub follows: bool,
 }
 
 /// How to watch a target without writing a trace.
@@ -128,6 +130,8 @@ impl From<Exit> for End {
 /// A running session.
 pub struct Recording {
     mapping: Arc<Mapping>,
+    /// The page of a followed tree.
+    hub: Option<Arc<HubPage>>,
     clock: Clock,
     stats: Arc<Stats>,
     stop: Arc<AtomicBool>,
@@ -164,6 +168,8 @@ pub(crate) struct Subject {
     /// For an attached process: how large its heap was.
     pub(crate) attached: Option<HeapAtAttach>,
     pub(crate) threads: RecorderThreads,
+    /// The page of a followed tree.
+    pub(crate) hub: Option<Arc<HubPage>>,
 }
 
 /// The collecting thread's ends of its channels.
@@ -193,8 +199,9 @@ impl Recording {
     fn start_with(plan: Plan, mapping: Mapping, attached: Option<HeapAtAttach>) -> Result<Self, SetupError> {
         take_memory_in_large_steps();
         let writer = Writer::start(plan.file, plan.bound)?;
-        let Plan { setup, folder, command, exe, tool, threads, .. } = plan;
-        let subject = Subject { setup, folder, command, exe, tool, threads, attached };
+        let Plan { setup, folder, command, exe, tool, threads, follows, .. } = plan;
+        let hub = if follows { Some(Arc::new(HubPage::create(true)?)) } else { None };
+        let subject = Subject { setup, folder, command, exe, tool, threads, hub, attached };
         Self::begin(subject, mapping, writer, Sink::trace())?.ready()
     }
 
@@ -232,6 +239,7 @@ impl Recording {
             exe,
             tool: String::new(),
             threads: RecorderThreads::Exactly(NonZero::<usize>::MIN),
+            hub: None,
             attached,
         };
         Self::begin(subject, mapping, Writer::nowhere(), Sink::Live(Box::new(Aggregate::new(depth))))
@@ -248,9 +256,14 @@ impl Recording {
         let (asks, asks_inbox) = mpsc::channel();
         let (to_reader, snapshots) = mpsc::channel();
         let inboxes = Inboxes { further, asks: asks_inbox, snapshots: to_reader };
+        let (hub, tree_hub) = (plan.hub.clone(), plan.hub.clone());
         let (shared, numbers, stopping) = (Arc::clone(&mapping), Arc::clone(&stats), Arc::clone(&stop));
         let work = move || {
-            let held = hold_until_death(AliveWord::Session(Arc::clone(&shared)));
+            // The processes of a tree look at the hub's word instead.
+            let word = tree_hub
+                .as_ref()
+                .map_or_else(|| AliveWord::Session(Arc::clone(&shared)), |page| AliveWord::Hub(page.hub()));
+            let held = hold_until_death(word);
             let failed = held.is_err();
             let (_held, answer) = held.map_or_else(|error| (None, Err(error)), |held| (Some(held), Ok(())));
             let _ = ready.send(answer);
@@ -262,7 +275,7 @@ impl Recording {
         };
         let thread =
             std::thread::Builder::new().name("heaptrack-drain".into()).spawn(work).map_err(SetupError::Thread)?;
-        let recording = Recording { mapping, clock, stats, stop, end, blocks, asks, snapshots, thread };
+        let recording = Recording { mapping, hub, clock, stats, stop, end, blocks, asks, snapshots, thread };
         Ok(Starting { recording, is_ready })
     }
 
@@ -276,6 +289,12 @@ impl Recording {
     /// in /proc.
     pub fn variable_by_path(&self) -> String {
         format!("-,/proc/{}/fd/{}", std::process::id(), self.mapping.fd().as_raw_fd())
+    }
+
+    /// Returns the value of `HEAPTRACK_FOLLOW`, by which the processes of a followed tree find us.
+    pub fn hub_variable(&self) -> Option<String> {
+        let page = self.hub.as_ref()?;
+        Some(format!("/proc/{}/fd/{}", std::process::id(), page.fd().as_raw_fd()))
     }
 
     /// Returns the sender for blocks that other threads make (names of frames). They are written to the trace.
@@ -296,9 +315,10 @@ impl Recording {
     }
 
     fn ring(&self) {
-        let header = self.mapping.region().header();
-        header.doorbell.fetch_add(1, Ordering::AcqRel);
-        let _ = futex::wake(&header.doorbell, futex::Flags::empty(), 1);
+        let own = &self.mapping.region().header().doorbell;
+        let doorbell = self.hub.as_ref().map_or(own, |page| &page.hub().doorbell);
+        doorbell.fetch_add(1, Ordering::AcqRel);
+        let _ = futex::wake(doorbell, futex::Flags::empty(), 1);
     }
 
     pub fn mapping(&self) -> &Arc<Mapping> {

@@ -16,7 +16,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    pub fn look(&mut self, mapping: &Mapping, recorder: &Recorder) {
+    /// `others`: the resident memory of other processes of a tree.
+    pub fn look(&mut self, mapping: &Mapping, recorder: &Recorder, others: impl FnOnce() -> u64) {
         let time_ns = recorder.timeline.now_ns();
         if time_ns < self.next_ns {
             return;
@@ -24,7 +25,9 @@ impl Sampler {
         // The times are on a grid, so that a late look does not delay all later ones.
         self.next_ns = (time_ns / EVERY_NS + 1) * EVERY_NS;
         // A process that is ending has no memory any more, which is not a sample.
-        if let Some(rss_bytes) = recorder.process.rss_bytes().filter(|rss| *rss > 0) {
+        let first = recorder.process.rss_bytes().unwrap_or(0);
+        let rss_bytes = first.saturating_add(others());
+        if rss_bytes > 0 {
             self.peak_rss = self.peak_rss.max(rss_bytes);
             self.samples.push(RssSample { time_ns, rss_bytes, overhead_bytes: mapping.bytes_used() });
         }

@@ -4,6 +4,7 @@
 //! recorded. Must hold: after the target's death everything that it committed is in the file; whatever fails, the
 //! target continues.
 mod ending;
+mod members;
 mod notes;
 mod parallel;
 mod telling;
@@ -26,9 +27,10 @@ use crate::stats::Stats;
 use crate::writer::Writer;
 use channel::{NO_CALLS_SEEN, Phase, Stamp};
 use format::Losses;
+use members::Members;
 use rustix::thread::futex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Events are gathered for this long before they are written. We promise at most 200 ms until an event is in the file.
@@ -66,6 +68,8 @@ pub(crate) struct Collector {
     whole_until: Stamp,
     merge: Merge,
     cores: Cores,
+    /// The other processes, if a tree is followed.
+    members: Option<Members>,
     pub(crate) recorder: Recorder,
     sampler: Sampler,
     pub(crate) plan: Subject,
@@ -106,16 +110,23 @@ impl Collector {
         let now = Instant::now();
         let timeline = Timeline::new(plan.setup.clock, now, &header);
         let is_live = sink.is_live();
-        let recorder = Recorder::new(Arc::clone(&mapping), timeline, Process::new(0), plan.exe.clone(), sink);
+        let mut recorder = Recorder::new(Arc::clone(&mapping), timeline, Process::new(0), plan.exe.clone(), sink);
+        let members = plan.hub.clone().map(|page| Members::new(page, plan.setup));
+        if members.is_some() {
+            recorder.follow();
+        }
+        // The first process of a tree has number 1, so that its blocks take the way of a tree.
+        let first = members.is_some() as u16;
         Collector {
             header,
             stats,
             stop,
             writer,
-            drain: Drain::new(Arc::clone(&mapping)),
+            drain: Drain::new(Arc::clone(&mapping), first),
             whole_until: 0,
             merge: Merge::new(Store::new(Spill::new(plan.folder.clone()), Store::BOUND)),
             cores: Cores::new(plan.threads),
+            members,
             recorder,
             sampler: Sampler::default(),
             plan,
@@ -143,7 +154,7 @@ impl Collector {
     /// Runs until it is told to stop.
     pub(crate) fn run(&mut self) {
         while !self.stop.load(Ordering::Acquire) {
-            let rung = self.header.doorbell.load(Ordering::Acquire);
+            let rung = self.doorbell().load(Ordering::Acquire);
             let drained = self.round();
             // A program can end within a millisecond, and its memory must be sampled at least once.
             let is_starting = !self.is_recording() && self.recorder.timeline.now_ns() < STARTING_NS;
@@ -176,17 +187,23 @@ impl Collector {
         // Questions are taken before the watermark, so that an answer includes everything up to its question.
         let asks: Vec<Ask> = self.inboxes.asks.try_iter().collect();
         let now = self.recorder.timeline.sample(&self.header);
-        let watermark = self.drain.watermark(now);
-        let drained = self.drain.empty_rings(self.merge.ordering());
+        let watermark = self.watermark(now);
+        self.find_ended(now);
+        self.welcome();
+        let drained = self.drain_all();
         if self.is_live {
             let until = self.served_until(now, watermark, drained);
             self.serve_signals(until);
         }
         self.merge_drained(drained, watermark);
+        if self.members.is_some() {
+            self.last_watermark = watermark;
+            self.end_processes();
+        }
         if self.is_live {
             self.serve(pid, &asks);
         } else if self.is_recording() {
-            self.sampler.look(&self.mapping, &self.recorder);
+            self.sample_memory();
         }
         self.periodic(pid);
         self.publish();
@@ -210,10 +227,38 @@ impl Collector {
     fn empty_rings(&mut self) -> Drained {
         self.recorder.timeline.tick(&self.header);
         self.header.next_round();
-        let drained = self.drain.empty_rings(self.merge.ordering());
+        self.welcome();
+        let drained = self.drain_all();
         self.unmerged += drained.words;
-        self.sampler.look(&self.mapping, &self.recorder);
+        self.sample_memory();
         drained
+    }
+
+    /// The stamp below which every event of every process is committed. `now` must be read before the call.
+    fn watermark(&self, now: Stamp) -> Stamp {
+        match &self.members {
+            None => self.drain.watermark(now),
+            Some(members) => self.drain.watermark_of_all(&members.mappings(), now),
+        }
+    }
+
+    /// Empties the rings of all processes.
+    fn drain_all(&mut self) -> Drained {
+        let mut drained = self.drain.empty_rings(self.merge.ordering());
+        if let Some(members) = &mut self.members {
+            members.empty_rings(&mut self.merge, &mut drained);
+        }
+        drained
+    }
+
+    fn sample_memory(&mut self) {
+        let others = || self.members.as_ref().map_or(0, Members::rss_bytes);
+        self.sampler.look(&self.mapping, &self.recorder, others);
+    }
+
+    /// The futex on which we sleep.
+    fn doorbell(&self) -> &AtomicU32 {
+        self.members.as_ref().map_or(&self.header.doorbell, |members| &members.hub().doorbell)
     }
 
     /// True once the target runs the program that we launched. Before that, it is a copy of ourselves.
@@ -270,8 +315,13 @@ impl Collector {
     /// Empties rings during a merge, so that threads need not wait until it is done. The events that arrive here are
     /// younger than the watermark.
     fn relieve_rings(&mut self) {
-        if let Some(drained) = self.drain.relieve_rings(self.merge.ordering()) {
-            self.unmerged += drained.words;
+        let mut words = 0;
+        let others = self.members.iter_mut().flat_map(Members::drains);
+        for drain in std::iter::once(&mut self.drain).chain(others) {
+            words += drain.relieve_rings(self.merge.ordering()).map_or(0, |drained| drained.words);
+        }
+        if words > 0 {
+            self.unmerged += words;
             self.recorder.read_modules();
         }
     }
@@ -297,6 +347,7 @@ impl Collector {
         }
         self.next_check = now + CHECK_EVERY;
         self.drain.reap(&self.recorder.process, &self.merge);
+        self.look_at_members();
         self.cores.look();
         self.watch_sandbox();
         let events = self.recorder.event_count();
@@ -335,11 +386,15 @@ impl Collector {
             return;
         }
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: time.as_nanos() as _ };
-        self.header.collector_asleep.store(1, Ordering::SeqCst);
+        let asleep =
+            self.members.as_ref().map_or(&self.header.collector_asleep, |members| &members.hub().collector_asleep);
+        asleep.store(1, Ordering::SeqCst);
         let could_empty = drained.words > 0 && !drained.is_partial;
-        if !(could_empty && self.drain.is_any_half_full()) {
-            let _ = futex::wait(&self.header.doorbell, futex::Flags::empty(), rung, Some(&timeout));
+        let is_half_full =
+            || self.drain.is_any_half_full() || self.members.as_ref().is_some_and(Members::is_any_half_full);
+        if !(could_empty && is_half_full()) {
+            let _ = futex::wait(self.doorbell(), futex::Flags::empty(), rung, Some(&timeout));
         }
-        self.header.collector_asleep.store(0, Ordering::Relaxed);
+        asleep.store(0, Ordering::Relaxed);
     }
 }

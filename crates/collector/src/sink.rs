@@ -53,6 +53,20 @@ impl Sink {
         }
     }
 
+    /// Live numbers have one process each, so only a trace has releases.
+    pub fn release(&mut self, block: Block) {
+        if let Sink::Trace(trace) = self {
+            trace.events.release(block.sequence);
+        }
+    }
+
+    /// A block ended with its process.
+    pub fn ended(&mut self, block: Block, how: format::Freed) {
+        if let Sink::Trace(trace) = self {
+            trace.events.freed_by(block.sequence, how);
+        }
+    }
+
     pub fn unknown_free(&mut self) {
         if let Sink::Trace(trace) = self {
             trace.events.unknown_free();

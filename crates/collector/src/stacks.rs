@@ -9,6 +9,7 @@
 //! Without a trace, an id is needed only while a ring can refer to it. So the number of nodes is bounded
 //! (`MOST_NODES`). Before the bound is reached, `compact` drops the stacks that no ring can refer to any more, and
 //! gives new ids to the others.
+use crate::instances::Instances;
 use crate::mapping::prefetch;
 use channel::{MAX_PATH, Path, StackId};
 
@@ -184,6 +185,8 @@ pub struct Stacks {
     /// The number of nodes at which a `compact` is requested.
     many: usize,
     corrupt: u64,
+    /// Only if the rings are those of several processes.
+    instances: Option<Box<Instances>>,
 }
 
 impl Default for Stacks {
@@ -195,7 +198,58 @@ impl Default for Stacks {
 impl Stacks {
     /// Makes a value for a session without a trace.
     pub fn unwritten() -> Self {
-        Stacks { new: None, tree: Tree::new(), numbers: Vec::new(), newest: Vec::new(), many: FEW_NODES, corrupt: 0 }
+        Stacks {
+            new: None,
+            tree: Tree::new(),
+            numbers: Vec::new(),
+            newest: Vec::new(),
+            many: FEW_NODES,
+            corrupt: 0,
+            instances: None,
+        }
+    }
+
+    /// The rings of several processes are read from now on.
+    pub fn translate(&mut self) {
+        self.instances = Some(Box::default());
+    }
+
+    /// Gives a number to a new module of the trace. Returns `None` if there are too many.
+    pub fn new_instance(&mut self) -> Option<u16> {
+        self.instances.as_mut()?.new_instance()
+    }
+
+    /// The module that a process calls `own` is the trace's module `instance`.
+    pub fn set_instance(&mut self, process: u16, own: u16, instance: u16) {
+        if let Some(instances) = &mut self.instances {
+            instances.set(process, own, instance);
+        }
+    }
+
+    /// A process has ended, and so have its rings.
+    pub fn forget(&mut self, process: u16, sources: impl Iterator<Item = u32>) {
+        if let Some(instances) = &mut self.instances {
+            instances.forget(process);
+        }
+        for source in sources {
+            if let Some(numbers) = self.numbers.get_mut(source as usize) {
+                *numbers = Numbers::new();
+            }
+        }
+    }
+
+    pub fn take_code_modules(&mut self, modules: &mut Vec<(u16, u16)>) {
+        if let Some(instances) = &mut self.instances {
+            instances.take_code_modules(modules);
+        }
+    }
+
+    /// Adds the stacks that a path of one of several processes defines.
+    pub fn define_of(&mut self, process: u16, source: u32, path: &Path<'_>) {
+        let Some(mut instances) = self.instances.take() else { return self.define(source, path) };
+        let frames = path.frames.get(..MAX_PATH).unwrap_or(path.frames);
+        self.define(source, &Path { frames: instances.all(process, frames), ..*path });
+        self.instances = Some(instances);
     }
 
     /// Adds the stacks that a path defines. A repeated definition changes nothing.

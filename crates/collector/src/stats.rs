@@ -11,6 +11,8 @@ pub struct Stats {
     pub lost_events: AtomicU64,
     /// The most threads that worked on events at the same time. 0 before the first merge on several threads.
     pub threads: AtomicU64,
+    /// If a tree is followed: the processes that run now.
+    pub processes: AtomicU64,
 }
 
 impl Stats {

@@ -11,14 +11,14 @@ pub struct Threads {
     /// Thread index by slot.
     by_slot: Vec<Option<u32>>,
     known: Vec<Thread>,
-    /// The threads that are not known to be gone.
-    alive: Vec<u32>,
+    /// The threads that are not known to be gone, and their processes.
+    alive: Vec<(u32, u16)>,
     changed: Vec<Thread>,
 }
 
 impl Threads {
-    /// From now on, the events of `slot` belong to thread `tid`.
-    pub fn start(&mut self, slot: u32, tid: u32, image: u32, name: Option<String>) -> u32 {
+    /// From now on, the events of `slot` belong to thread `tid` of `process`.
+    pub fn start(&mut self, slot: u32, (process, tid): (u16, u32), image: u32, name: Option<String>) -> u32 {
         let slot = slot as usize;
         if self.by_slot.len() <= slot {
             self.by_slot.resize(slot + 1, None);
@@ -27,7 +27,7 @@ impl Threads {
         let thread = Thread { index, tid, image, name: name.unwrap_or_default() };
         self.changed.push(thread.clone());
         self.known.push(thread);
-        self.alive.push(index);
+        self.alive.push((index, process));
         if let Some(place) = self.by_slot.get_mut(slot) {
             *place = Some(index);
         }
@@ -40,11 +40,12 @@ impl Threads {
     }
 
     /// Reads the names again, because a thread may name itself after its first allocation.
-    pub fn refresh_names(&mut self, process: &Process) {
+    pub fn refresh_names<'a>(&mut self, process_of: impl Fn(u16) -> Option<&'a Process>) {
         let (known, changed) = (&mut self.known, &mut self.changed);
-        self.alive.retain(|&index| {
+        self.alive.retain(|&(index, process)| {
             let Some(thread) = known.get_mut(index as usize) else { return false };
-            let Some(name) = process.thread_name(thread.tid) else { return false };
+            let name = process_of(process).and_then(|process| process.thread_name(thread.tid));
+            let Some(name) = name else { return false };
             if thread.name != name {
                 thread.name = name;
                 changed.push(thread.clone());
@@ -67,9 +68,9 @@ mod tests {
     fn a_slot_used_again_is_another_thread() {
         let mut threads = Threads::default();
         assert_eq!(threads.of_slot(3), None);
-        assert_eq!(threads.start(3, 100, 1, Some("a".into())), 0);
-        assert_eq!(threads.start(1, 101, 1, None), 1);
-        assert_eq!(threads.start(3, 102, 1, None), 2);
+        assert_eq!(threads.start(3, (0, 100), 1, Some("a".into())), 0);
+        assert_eq!(threads.start(1, (0, 101), 1, None), 1);
+        assert_eq!(threads.start(3, (0, 102), 1, None), 2);
         assert_eq!((threads.of_slot(3), threads.of_slot(1)), (Some(2), Some(1)));
         let tids: Vec<_> = threads.take().iter().map(|thread| thread.tid).collect();
         assert_eq!(tids, [100, 101, 102]);
@@ -80,9 +81,10 @@ mod tests {
     fn a_new_name_is_written_again() {
         let mut threads = Threads::default();
         let pid = std::process::id();
-        threads.start(0, pid, 1, Some("old".into()));
+        threads.start(0, (0, pid), 1, Some("old".into()));
         threads.take();
-        threads.refresh_names(&Process::new(pid));
+        let process = Process::new(pid);
+        threads.refresh_names(|_| Some(&process));
         let [thread] = &threads.take()[..] else { panic!("one thread") };
         assert_eq!(thread.name, Process::new(pid).thread_name(pid).unwrap());
     }

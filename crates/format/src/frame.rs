@@ -27,6 +27,10 @@ impl Frame {
     pub const fn instance(self) -> u16 {
         (self.0 >> 48) as u16
     }
+    /// The same place in another module.
+    pub const fn in_instance(self, instance: u16) -> Self {
+        Frame::new(instance, self.offset(), self.is_exact())
+    }
     pub const fn offset(self) -> u64 {
         self.0 & (Self::EXACT - 1)
     }

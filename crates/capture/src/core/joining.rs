@@ -38,6 +38,7 @@ impl Core {
             return false;
         }
         let Some(region) = follow::claim(pid) else { return false };
+        follow::store_origin(region.header(), parent, Some(crate::fork::number()));
         region.header().target_pid.store(pid, Ordering::Release);
         self.announced.store(false, Ordering::Relaxed);
         self.threads_begun.store(0, Ordering::Relaxed);

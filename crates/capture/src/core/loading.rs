@@ -1,7 +1,7 @@
 //! The module table, and when it changes.
 use super::{ACTIVE, Core};
 use crate::modules::{self, Found, KernelQueries};
-use crate::{dl_find_object, elf, real, sys};
+use crate::{dl_find_object, elf, real};
 use core::sync::atomic::Ordering;
 
 impl Core {
@@ -85,9 +85,7 @@ impl Core {
         // The collector can resolve the absolute path of a module only while the process is alive, which may not be
         // long.
         if change.loaded != 0 && self.may_call() {
-            let header = parts.region.header();
-            header.doorbell.fetch_add(1, Ordering::Release);
-            sys::futex_wake(&header.doorbell);
+            self.ring_bell();
         }
         if change.unloaded != 0 || change.loaded != 0 && self.guessed.swap(false, Ordering::Relaxed) {
             self.rules().clear();

@@ -82,6 +82,10 @@ impl Core {
         let pid = sys::getpid();
         let region = if channel.is_empty() { follow::claim(pid)? } else { connect(channel.get())? };
         let header = region.header();
+        if channel.is_empty() {
+            follow::store_program(&region);
+            follow::store_origin(header, sys::getppid(), None);
+        }
         let target = &header.target_pid;
         let is_ours = target.load(Ordering::Acquire) == pid
             || target.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -194,8 +198,7 @@ impl Core {
         }
         follow::joined();
         header.phase.store(Phase::Recording as u32, Ordering::Release);
-        header.doorbell.fetch_add(1, Ordering::Release);
-        sys::futex_wake(&header.doorbell);
+        self.ring_bell();
         Some(())
     }
 

@@ -68,6 +68,25 @@ pub(super) fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
     Some(local)
 }
 
+/// Writes that the process forks, or has forked: see `Event::Fork`. Writes nothing in a signal handler that has interrupted a
+/// hook. The collector then learns of the child only when it joins.
+pub fn note_fork(core: &Core, number: u32, pid: u32) {
+    if core.gate() & ACTIVE == 0 || !core.may_call() {
+        return;
+    }
+    let pointer = thread_pointer();
+    let Some(local) = core.threads().find(pointer).or_else(|| begin_thread(core, pointer)) else { return };
+    // SAFETY: `find` and `begin_thread` return the calling thread's own local (see `Local`).
+    if unsafe { (*local).main.guard } != 0 {
+        return;
+    }
+    let mut entered = Entered { local, nested: false };
+    entered.level().guard = u64::MAX;
+    compiler_fence(Ordering::SeqCst);
+    entered.writer(core).note_fork(number, pid);
+    leave(&mut entered);
+}
+
 /// Takes over the slot of a dead thread that had the same thread pointer.
 fn inherit(core: &Core, pointer: u64, tid: u32) -> Option<(*mut Local, Slot)> {
     let (local, dead) = core.threads().last(pointer)?;

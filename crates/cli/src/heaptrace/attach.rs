@@ -50,6 +50,7 @@ fn begin(options: &Options, pid: u32) -> anyhow::Result<Begun> {
             lsan_symbol: 0,
             // The program's signals are not touched, because a handler could not be removed again.
             watched: false,
+            reads_every_clock: false,
         },
         folder: std::env::temp_dir(),
         exe: exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned(),

@@ -32,6 +32,7 @@ Examples:
   heaptrack ls -l                      record to heaptrack.ls.<pid>.htz
   heaptrack -o /tmp/%h.%p -- ./server  name with host and pid
   heaptrack -p $(pidof redis-server)   record a running program until Ctrl-C
+  heaptrack --follow make -j2          all processes of a build in one trace
   heaptrack --recorder-cpu 50% ./prog  the recorder takes at most half of a CPU
   heaptrack print heaptrack.ls.42.htz  read it
   heaptrack -a heaptrack.ls.42.htz     look at it in the browser
@@ -53,6 +54,9 @@ pub struct Record {
     /// Only record. This is always so; the option is for scripts that were written for KDE's heaptrack.
     #[arg(long)]
     pub record_only: bool,
+    /// Record everything that the program starts, too, into the same trace.
+    #[arg(long, conflicts_with_all = ["debug", "pid"])]
+    pub follow: bool,
     /// Start the program under gdb.
     #[arg(short, long, conflicts_with = "live")]
     pub debug: bool,

@@ -154,7 +154,7 @@ impl LargeTable {
     pub fn insert(&mut self, address: u64, block: Block) -> Result<(), Block> {
         match self.change(address, true, block) {
             Some(_) => Ok(()),
-            None => Err(self.find(address).map_or(block, |(at, slot)| Entry::of(&self.table[at], slot).block())),
+            None => Err(self.get(address).unwrap_or(block)),
         }
     }
 
@@ -194,11 +194,16 @@ impl LargeTable {
         Some(Entry { low: 0, high, rest }.block())
     }
 
-    /// Visits all blocks, in no order.
-    pub fn for_each(&self, mut look: impl FnMut(Block)) {
+    /// Returns the block at an address.
+    pub fn get(&self, address: u64) -> Option<Block> {
+        self.find(address).map(|(at, slot)| Entry::of(&self.table[at], slot).block())
+    }
+
+    /// Visits all blocks with their addresses, in no order.
+    pub fn for_each(&self, mut look: impl FnMut(u64, Block)) {
         for line in self.table.iter() {
             let entries = (0..ENTRIES).map(|slot| Entry::of(line, slot));
-            entries.filter(|entry| entry.address() != 0).for_each(|entry| look(entry.block()));
+            entries.filter(|entry| entry.address() != 0).for_each(|entry| look(entry.address(), entry.block()));
         }
     }
 
@@ -512,7 +517,7 @@ mod tests {
         }
         blocks.check();
         let (mut seen, mut expected) = (Vec::new(), model.values().copied().collect::<Vec<_>>());
-        blocks.for_each(|block| seen.push(block));
+        blocks.for_each(|_, block| seen.push(block));
         for blocks in [&mut seen, &mut expected] {
             blocks.sort_by_key(|block| (block.sequence, block.alloc_class));
         }

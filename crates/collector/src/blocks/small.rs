@@ -98,6 +98,21 @@ impl SmallTable {
         Ok(())
     }
 
+    /// Returns the block at an address.
+    pub fn get(&self, address: u64) -> Option<Block> {
+        let mut at = self.home(address);
+        loop {
+            let found = &self.entries[at];
+            if address_of(found) == address {
+                return Some(block_of(found));
+            }
+            if address_of(found) == 0 {
+                return None;
+            }
+            at = self.after(at);
+        }
+    }
+
     #[inline]
     pub fn remove(&mut self, address: u64) -> Option<Block> {
         let mut at = self.home(address);

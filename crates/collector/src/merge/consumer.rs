@@ -16,7 +16,7 @@ pub enum Verdict {
 /// Gives numbers to what rings define.
 pub trait NumberSource {
     /// A ring defines new stacks. The same definition may come more than once.
-    fn define(&mut self, source: u32, path: &Path<'_>);
+    fn define(&mut self, process: u16, source: u32, path: &Path<'_>);
     /// Returns the number by which the consumer knows the size and the stack of an allocation.
     fn number(&mut self, source: u32, address: u64, size: u64, stack: StackId) -> u32;
 }

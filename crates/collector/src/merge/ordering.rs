@@ -10,7 +10,7 @@
 //!          slice n   slice n+1
 //! ```
 use super::consumer::{Consumer, NumberSource};
-use super::item::Item;
+use super::item::{Item, Origin};
 use super::slice::Slice;
 use super::source::Source;
 use crate::queue::Store;
@@ -39,13 +39,33 @@ pub struct Ordering {
     store: Store,
     sources: Vec<Source>,
     ready: Vec<Ready>,
+    /// Numbers of slots that can be given again.
+    unused: Vec<u32>,
     width: u64,
     broken: u64,
 }
 
 impl Ordering {
     pub const fn new(store: Store) -> Self {
-        Ordering { store, sources: Vec::new(), ready: Vec::new(), width: FIRST_WIDTH, broken: 0 }
+        Ordering { store, sources: Vec::new(), ready: Vec::new(), unused: Vec::new(), width: FIRST_WIDTH, broken: 0 }
+    }
+
+    /// Gives a slot a number among those of all processes. Its rings are the sources `2 * number` and `2 * number + 1`.
+    pub fn add_slot(&mut self, origin: Origin) -> u32 {
+        let number = self.unused.pop().unwrap_or(self.sources.len().div_ceil(2) as u32);
+        let first = number as usize * 2;
+        if self.sources.len() < first + 2 {
+            self.sources.resize_with(first + 2, Source::default);
+        }
+        for source in self.sources.iter_mut().skip(first).take(2) {
+            *source = Source { origin, ..Source::default() };
+        }
+        number
+    }
+
+    /// The number can be given to another slot. Its rings must have no events any more.
+    pub fn drop_slot(&mut self, number: u32) {
+        self.unused.push(number);
     }
 
     /// Takes all committed words out of a ring. Returns `Ok(0)` also when there is no room for them now.
@@ -104,7 +124,7 @@ impl Ordering {
             match Decoder::new(window).decode() {
                 Ok(Some(event)) if !source.broken => {
                     source.is_ready = true;
-                    return Some(Item::new(&event, index).key().max(source.last));
+                    return Some(Item::new(&event, index, source.origin).key().max(source.last));
                 }
                 // This window has only skip words left.
                 Ok(None) if words > 0 => source.queue.advance(words, &mut self.store),

@@ -1,12 +1,13 @@
 //! One ring's queue as the merge sees it.
 use super::consumer::{Consumer, NumberSource, Verdict};
-use super::item::{Item, key};
+use super::item::{Item, Origin, key};
 use super::slice::Slice;
 use crate::queue::{Queue, Store};
 use channel::{Decoder, Event, Record};
 
 #[derive(Debug, Default)]
 pub struct Source {
+    pub origin: Origin,
     pub queue: Queue,
     /// The queue has an event, so the source is in the list of those that are ready.
     pub is_ready: bool,
@@ -46,7 +47,8 @@ impl Source {
         let mut numbered = first;
         let mut latest = self.last;
         let left = loop {
-            let stopped = decode_plain(&mut decoder, number, (end, most - (slice.count() - first), &mut latest), slice);
+            let from = (number, self.origin.tag());
+            let stopped = decode_plain(&mut decoder, from, (end, most - (slice.count() - first), &mut latest), slice);
             let left = decoder.remaining();
             if stopped.is_some() {
                 run.next = stopped;
@@ -55,9 +57,9 @@ impl Source {
             // A path gives new meanings to numbers, so the events before it get their numbers first.
             numbered = slice.number(numbered, numbers);
             match decoder.record() {
-                Ok(Some(Record::Path(path))) => numbers.define(number, &path),
+                Ok(Some(Record::Path(path))) => numbers.define(self.origin.process, number, &path),
                 Ok(Some(Record::Event(event))) => {
-                    let item = Item::new(&event, number);
+                    let item = Item::new(&event, number, self.origin);
                     let key = item.key().max(latest);
                     if key >= end || slice.count() - first == most {
                         run.next = Some(key);
@@ -91,6 +93,7 @@ impl Source {
         consumer: &mut C,
         mut note: impl FnMut(&Item),
     ) -> (Run, Option<Item>) {
+        let origin = self.origin;
         let window = self.queue.window(store);
         let words = window.len();
         let mut decoder = Decoder::new(window);
@@ -100,7 +103,7 @@ impl Source {
             // A step for each kind, so that the code looks at the kind once.
             let goes_on = match record {
                 Record::Event(event @ Event::Alloc { address, size, stack, .. }) => {
-                    let mut item = Item::new(&event, number);
+                    let mut item = Item::new(&event, number, origin);
                     // Looking up its number is left to the run that takes it.
                     straight.reaches(&item) && {
                         item.number = consumer.number(number, address, size, stack);
@@ -108,15 +111,15 @@ impl Source {
                     }
                 }
                 Record::Event(Event::Free { stamp, address, by_realloc }) => {
-                    let item = Item::new(&Event::Free { stamp, address, by_realloc }, number);
+                    let item = Item::new(&Event::Free { stamp, address, by_realloc }, number, origin);
                     straight.reaches(&item) && straight.take(consumer, &item, decoder.remaining(), &mut note)
                 }
                 Record::Event(event) => {
-                    let item = Item::new(&event, number);
+                    let item = Item::new(&event, number, origin);
                     straight.reaches(&item) && straight.take(consumer, &item, decoder.remaining(), &mut note)
                 }
                 Record::Path(path) => {
-                    consumer.define(number, &path);
+                    consumer.define(origin.process, number, &path);
                     true
                 }
             };
@@ -174,7 +177,7 @@ impl Straight {
 #[inline(always)]
 fn decode_plain(
     decoder: &mut Decoder<'_>,
-    source: u32,
+    (source, tag): (u32, u64),
     (end, most, latest): (u64, usize, &mut u64),
     slice: &mut Slice,
 ) -> Option<u64> {
@@ -193,7 +196,7 @@ fn decode_plain(
             }
             last = key;
             decoder.take_plain(&plain);
-            *item = Item::plain(&plain, source);
+            *item = Item::plain(&plain, source, tag);
             *its_key = key;
             count += 1;
         }

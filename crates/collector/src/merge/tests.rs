@@ -69,7 +69,7 @@ pub struct Log {
 }
 
 impl NumberSource for Log {
-    fn define(&mut self, _: u32, _: &Path<'_>) {}
+    fn define(&mut self, _: u16, _: u32, _: &Path<'_>) {}
     fn number(&mut self, _: u32, _: u64, _: u64, stack: StackId) -> u32 {
         stack
     }
@@ -259,7 +259,7 @@ fn memory_does_not_grow_while_some_event_always_waits() {
 fn a_ring_with_garbage_stops_alone() {
     let (mut rings, mut log) = (Rings::new(), Log::default());
     rings.alloc(0, 10, 0x100);
-    rings.add(2, &[7, 7, 7]);
+    rings.add(2, &[8 << 3 | Kind::Path as u64, 0, 7]);
     rings.alloc(0, 20, 0x200);
     rings.add(0, &[15 << 3 | Kind::Free as u64]);
     assert!(rings.run(u64::MAX, &mut log));

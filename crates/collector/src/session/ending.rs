@@ -21,9 +21,11 @@ impl Collector {
             self.write_session(pid);
         }
         self.recorder.timeline.sample(&self.header);
+        self.welcome();
         let begun = self.drain.begun();
+        let begun_by_members = self.stop_members();
         loop {
-            let drained = self.drain.empty_rings(self.merge.ordering());
+            let drained = self.drain_all();
             if self.is_live {
                 self.serve_signals(Stamp::MAX);
             }
@@ -37,6 +39,8 @@ impl Collector {
             }
         }
         self.drain.audit_all(&self.merge, &begun);
+        self.audit_members(&begun_by_members);
+        self.finish_members(end.exit);
         self.recorder.refresh();
         let replaced = self.end_replaced_image();
         self.write_pending();
@@ -78,7 +82,8 @@ impl Collector {
         if !unseen.is_empty() {
             self.writer.put(Unseen::to_block(&unseen), events);
         }
-        let waits = Waits { waited_ns: self.header.waited_ns.load(Ordering::Relaxed) };
+        let waited_ns = self.header.waited_ns.load(Ordering::Relaxed);
+        let waits = Waits { waited_ns: waited_ns + self.members.as_ref().map_or(0, |members| members.waited_ns()) };
         if waits != Waits::default() {
             self.writer.put(waits.to_block(), events);
         }

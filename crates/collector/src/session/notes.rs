@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 impl Collector {
     pub(super) fn write_session(&mut self, pid: u32) {
         self.session_written = true;
+        self.join_first(pid);
         self.recorder.process = Process::new(pid);
         if self.plan.attached.is_some() {
             self.recorder.process.accept_filters();
@@ -68,6 +69,9 @@ impl Collector {
         }
         if self.recorder.corrupt_stacks() > 0 {
             losses.by_cause.push(("unreadable_stack".to_owned(), self.recorder.corrupt_stacks()));
+        }
+        if let Some(members) = &self.members {
+            members.add_losses(&mut losses);
         }
         losses.note = self.note();
         losses

@@ -3,6 +3,7 @@
 //! The collecting thread starts them for a merge that has much to do, and goes on when they are gone. Between two merges everything belongs
 //! to the collecting thread, so nothing else needs to know about them.
 use super::Collector;
+use super::members::Members;
 use crate::merge::{Consumer, Item, Learner, Ordering, Patience, RecentFrees, Verdict};
 use crate::numbering::Definitions;
 use crate::recorder::Recorder;
@@ -17,14 +18,17 @@ pub(super) const MUCH: usize = 1 << 16;
 impl Collector {
     /// What the threads leave is taken by the collecting thread alone.
     pub(super) fn merge_in_parallel(&mut self, watermark: Stamp, patience: Patience) {
-        let Collector { cores, merge, recorder, writer, drain, header, unmerged, .. } = self;
+        let Collector { cores, merge, recorder, writer, drain, members, header, unmerged, .. } = self;
         let writer: &Writer = writer;
         let mut numbering = recorder.lend_numbering();
         let mut recording = Recording { recorder, writer };
         let relieve = |ordering: &mut Ordering| {
             header.progress.fetch_add(1, atomic::Ordering::Relaxed);
             // The modules of these events are read before the next merge, which is the first that takes them.
-            *unmerged += drain.relieve_rings(ordering).map_or(0, |drained| drained.words);
+            let others = members.iter_mut().flat_map(Members::drains);
+            for drain in std::iter::once(&mut *drain).chain(others) {
+                *unmerged += drain.relieve_rings(ordering).map_or(0, |drained| drained.words);
+            }
             writer.has_room()
         };
         let merged =

@@ -22,6 +22,7 @@ pub fn plan(path: &Path, clock: channel::Clock) -> Plan {
             max_stall_ms: 30_000,
             lsan_symbol: 0,
             watched: false,
+            reads_every_clock: false,
         },
         file: std::fs::File::create(path).unwrap(),
         bound: None,
@@ -29,6 +30,7 @@ pub fn plan(path: &Path, clock: channel::Clock) -> Plan {
         command: vec!["program".into(), "--flag".into()],
         exe: "/bin/program".into(),
         tool: "test".into(),
+        follows: false,
         threads: exactly(1),
     }
 }

@@ -1,0 +1,377 @@
+//! The processes of a followed tree besides the first one.
+//!
+//! Receives: the hub's offers that processes take. Returns: the rings of these processes, to the same merge as those of the first process. Must
+//! hold: shared memory that is on offer takes part in the watermark, so that no event of a new process comes too late; offers that were
+//! taken are replaced; a process that ended is ended in the trace after its last event.
+use super::Collector;
+use crate::drain::{Drain, Drained};
+use crate::mapping::{HubPage, Mapping, Setup, SharedHeader, thread_exists};
+use crate::merge::Merge;
+use crate::modules::text;
+use crate::proc_files::Process;
+use crate::stats::Stats;
+use crate::tree::{Joining, Number};
+use channel::{Hub, Loss, OfferState, Stamp};
+use format::{Exit, Losses, ProcessStart};
+use rustix::thread::futex;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The number of open offers while no process joins, and while many do.
+const FEW: usize = 4;
+const MANY: usize = channel::OFFERS;
+/// The most processes that are recorded at the same time.
+const MOST: usize = 1024;
+
+/// A process that has shared memory.
+struct Member {
+    pid: u32,
+    number: Number,
+    header: SharedHeader,
+    drain: Drain,
+    files: Process,
+    /// The stamp at which it was found to have ended, or to have called exec.
+    ended_at: Option<Stamp>,
+    by_exec: bool,
+}
+
+/// A process that was forked and has no shared memory yet.
+struct Silent {
+    pid: u32,
+    number: Number,
+    files: Process,
+}
+
+pub(super) struct Members {
+    page: Arc<HubPage>,
+    setup: Setup,
+    /// By the place of the offer.
+    spares: Vec<Option<Arc<Mapping>>>,
+    wanted: usize,
+    members: Vec<Member>,
+    silent: Vec<Silent>,
+    /// The first process.
+    first: Option<First>,
+    /// Losses of processes that have ended, by cause, and events that were begun and did not arrive.
+    lost: [u64; Loss::COUNT],
+    missing: u64,
+    stopped_slots: u64,
+    waited_ns: u64,
+}
+
+struct First {
+    by_exec: bool,
+    pid: u32,
+    files: Process,
+    number: Number,
+    ended_at: Option<Stamp>,
+}
+
+impl Members {
+    pub(super) fn new(page: Arc<HubPage>, setup: Setup) -> Self {
+        let spares = page.hub().offers.iter().map(|_| None).collect();
+        Members {
+            page,
+            setup,
+            spares,
+            wanted: FEW,
+            members: Vec::new(),
+            silent: Vec::new(),
+            first: None,
+            lost: [0; Loss::COUNT],
+            missing: 0,
+            stopped_slots: 0,
+            waited_ns: 0,
+        }
+    }
+
+    pub(super) fn hub(&self) -> &'static Hub {
+        self.page.hub()
+    }
+
+    /// All shared memory but that of the first process.
+    pub(super) fn mappings(&self) -> Vec<&Arc<Mapping>> {
+        self.members.iter().map(|member| member.drain.mapping()).chain(self.spares.iter().flatten()).collect()
+    }
+
+    /// Offers shared memory to processes that start.
+    pub(super) fn offer(&mut self) {
+        let hub = self.page.hub();
+        let open = self.spares.iter().flatten().count();
+        let missing = self.wanted.min(MOST.saturating_sub(self.members.len())).saturating_sub(open);
+        if missing == 0 {
+            return;
+        }
+        let places = self.spares.iter_mut().zip(&hub.offers).filter(|(spare, _)| spare.is_none());
+        for (spare, offer) in places.take(missing) {
+            // If there is not enough memory now, offers are made later.
+            let Ok(mapping) = Mapping::create(&self.setup) else { break };
+            mapping.region().header().collector_alive.store(1, Ordering::Release);
+            offer.put(mapping.fd().as_raw_fd() as u32);
+            *spare = Some(Arc::new(mapping));
+        }
+        hub.served.fetch_add(1, Ordering::AcqRel);
+        let _ = futex::wake(&hub.served, futex::Flags::empty(), i32::MAX as u32);
+    }
+
+    /// Returns the shared memory that processes took since the last call, and their pids.
+    fn taken(&mut self) -> Vec<(u32, Arc<Mapping>)> {
+        let mut taken = Vec::new();
+        for (spare, offer) in self.spares.iter_mut().zip(&self.page.hub().offers) {
+            let Some(mapping) = spare else { continue };
+            let pid = mapping.region().header().target_pid.load(Ordering::Acquire);
+            if pid != 0 {
+                offer.clear();
+                taken.extend(spare.take().map(|mapping| (pid, mapping)));
+            } else if let OfferState::Taken { pid, .. } = offer.state()
+                && !thread_exists(pid, pid)
+            {
+                // The process that took it died before it could join, so the offer can be used again.
+                offer.put(mapping.fd().as_raw_fd() as u32);
+            }
+        }
+        // A process may have forked and replaced itself since the last call.
+        taken.sort_by_key(|(_, mapping)| mapping.region().header().origin.order.load(Ordering::Relaxed));
+        self.wanted = (self.wanted + 2 * taken.len()).clamp(FEW, MANY);
+        if taken.is_empty() && self.wanted > FEW {
+            self.wanted -= 1;
+        }
+        taken
+    }
+
+    pub(super) fn empty_rings(&mut self, merge: &mut Merge, drained: &mut Drained) {
+        for member in &mut self.members {
+            let one = member.drain.empty_rings(merge.ordering());
+            drained.words += one.words;
+            drained.fullest = drained.fullest.max(one.fullest);
+            drained.is_partial |= one.is_partial;
+        }
+    }
+
+    pub(super) fn drains(&mut self) -> impl Iterator<Item = &mut Drain> {
+        self.members.iter_mut().map(|member| &mut member.drain)
+    }
+
+    pub(super) fn is_any_half_full(&self) -> bool {
+        self.members.iter().any(|member| member.drain.is_any_half_full())
+    }
+
+    fn begun(&self) -> Vec<Vec<u64>> {
+        self.members.iter().map(|member| member.drain.begun()).collect()
+    }
+
+    /// Adds what was lost in all processes but the first.
+    pub(super) fn add_losses(&self, losses: &mut Losses) {
+        let mut add = |name: &str, count: u64, is_event: bool| {
+            if count == 0 {
+                return;
+            }
+            match losses.by_cause.iter_mut().find(|(known, _)| known == name) {
+                Some((_, known)) => *known = known.saturating_add(count),
+                None => losses.by_cause.push((name.to_owned(), count)),
+            }
+            losses.lost_events = losses.lost_events.saturating_add(if is_event { count } else { 0 });
+        };
+        for cause in Loss::ALL {
+            let of = |member: &Member| member.header.losses[cause as usize].load(Ordering::Relaxed);
+            let count = self.lost[cause as usize] + self.members.iter().map(of).sum::<u64>();
+            add(cause.name(), count, cause.is_event());
+        }
+        add(
+            "unreadable_ring",
+            self.stopped_slots + self.members.iter().map(|one| one.drain.stopped_slots()).sum::<u64>(),
+            true,
+        );
+        add("missing", self.missing + self.members.iter().map(|one| one.drain.missing()).sum::<u64>(), true);
+    }
+
+    pub(super) fn waited_ns(&self) -> u64 {
+        let of = |member: &Member| member.header.waited_ns.load(Ordering::Relaxed);
+        self.waited_ns + self.members.iter().map(of).sum::<u64>()
+    }
+
+    /// The resident memory of all processes but the first.
+    pub(super) fn rss_bytes(&self) -> u64 {
+        self.members.iter().filter_map(|member| member.files.rss_bytes()).sum()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.members.len() + self.silent.len() + self.first.is_some() as usize
+    }
+
+    /// Keeps what is known of a process that has ended.
+    fn bury(&mut self, member: &Member) {
+        for (sum, count) in self.lost.iter_mut().zip(&member.header.losses) {
+            *sum += count.load(Ordering::Relaxed);
+        }
+        self.missing += member.drain.missing();
+        self.stopped_slots += member.drain.stopped_slots();
+        self.waited_ns += member.header.waited_ns.load(Ordering::Relaxed);
+    }
+}
+
+/// A text that the process stored.
+fn stored(mapping: &Mapping, place: &AtomicU64) -> Option<String> {
+    let place = place.load(Ordering::Relaxed);
+    text(&mapping.region(), (place >> 32) as u32, place as u32).filter(|text| !text.is_empty())
+}
+
+/// The command line, as the kernel knows it, or if the process is gone already, as it has stored it.
+fn command(mapping: &Mapping, files: &Process) -> Vec<String> {
+    let known = files.command();
+    if !known.is_empty() {
+        return known;
+    }
+    let stored = stored(mapping, &mapping.region().header().origin.command).unwrap_or_default();
+    stored.split_terminator('\0').map(str::to_owned).collect()
+}
+
+impl Collector {
+    /// The first process of the tree has started.
+    pub(super) fn join_first(&mut self, pid: u32) {
+        let Some(members) = &mut self.members else { return };
+        let joining = Joining {
+            pid,
+            parent_pid: 0,
+            fork: 0,
+            start: if self.plan.attached.is_some() { ProcessStart::Attached } else { ProcessStart::Launched },
+            command: self.plan.command.clone(),
+            exe: self.plan.exe.clone(),
+            mapping: Arc::clone(&self.mapping),
+            files: Process::new(pid),
+        };
+        if let Some(number) = self.recorder.join(joining) {
+            members.first = Some(First { by_exec: false, pid, files: Process::new(pid), number, ended_at: None });
+        }
+    }
+
+    /// Adds the processes that took shared memory.
+    pub(super) fn welcome(&mut self) {
+        let Some(members) = &mut self.members else { return };
+        for (number, pid) in self.recorder.take_new_pids() {
+            members.silent.push(Silent { pid, number, files: Process::new(pid) });
+        }
+        for (pid, mapping) in members.taken() {
+            let (header, files) = (SharedHeader::of(&mapping), Process::new(pid));
+            let is_forked = header.origin.is_forked.load(Ordering::Relaxed) != 0;
+            let joining = Joining {
+                pid,
+                parent_pid: header.origin.parent_pid.load(Ordering::Relaxed),
+                fork: header.origin.fork.load(Ordering::Relaxed),
+                start: if is_forked { ProcessStart::Forked } else { ProcessStart::Spawned },
+                command: command(&mapping, &files),
+                exe: files.exe().or_else(|| stored(&mapping, &header.origin.exe)).unwrap_or_default(),
+                mapping: Arc::clone(&mapping),
+                files: Process::new(pid),
+            };
+            let Some(number) = self.recorder.join(joining) else { continue };
+            members.silent.retain(|silent| silent.pid != pid);
+            members.members.push(Member {
+                pid,
+                number,
+                header,
+                drain: Drain::new(mapping, number),
+                files,
+                ended_at: None,
+                by_exec: false,
+            });
+        }
+        members.offer();
+        Stats::set(&self.stats.processes, members.count() as u64);
+    }
+
+    /// Finds processes that have ended. Called before the rings are emptied, so that all their events are drained in this round.
+    pub(super) fn find_ended(&mut self, now: Stamp) {
+        let Some(members) = &mut self.members else { return };
+        if let Some(first) = &mut members.first {
+            let is_replaced = members.members.iter().any(|one| one.pid == first.pid);
+            if first.ended_at.is_none() && (is_replaced || first.files.has_ended()) {
+                (first.ended_at, first.by_exec) = (Some(now), is_replaced);
+            }
+        }
+        let pids: Vec<u32> = members.members.iter().map(|member| member.pid).collect();
+        for (at, member) in members.members.iter_mut().enumerate() {
+            // A later member with the same pid is the program that replaced this one.
+            let is_replaced = pids.get(at + 1..).is_some_and(|later| later.contains(&member.pid));
+            if member.ended_at.is_none() && (is_replaced || member.files.has_ended()) {
+                (member.ended_at, member.by_exec) = (Some(now), is_replaced);
+            }
+        }
+    }
+
+    /// Ends the processes whose events are all merged.
+    pub(super) fn end_processes(&mut self) {
+        let Some(mut members) = self.members.take() else { return };
+        if let Some(First { number, ended_at: Some(stamp), by_exec, .. }) = members.first
+            && self.drain.is_empty(&self.merge)
+        {
+            members.first = None;
+            self.recorder.end_process(number, by_exec, Exit::Unknown, stamp);
+        }
+        members.silent.retain(|silent| {
+            let lives = !silent.files.has_ended();
+            if !lives {
+                self.recorder.end_process(silent.number, false, Exit::Unknown, self.last_watermark);
+            }
+            lives
+        });
+        let merge = &mut self.merge;
+        let (over, running): (Vec<Member>, Vec<Member>) = std::mem::take(&mut members.members)
+            .into_iter()
+            .partition(|member| member.ended_at.is_some() && member.drain.is_empty(merge));
+        members.members = running;
+        for member in over {
+            members.bury(&member);
+            self.recorder.end_process(member.number, member.by_exec, Exit::Unknown, member.ended_at.unwrap_or(0));
+            self.recorder.forget_rings(member.number, member.drain.numbers());
+            member.drain.numbers().for_each(|number| merge.ordering().drop_slot(number));
+        }
+        self.members = Some(members);
+    }
+
+    /// What is asked of the kernel from time to time, for all processes but the first.
+    pub(super) fn look_at_members(&mut self) {
+        let Some(members) = &mut self.members else { return };
+        for member in &mut members.members {
+            member.drain.reap(&member.files, &self.merge);
+            let is_known = member.header.no_syscalls.load(Ordering::Acquire) != 0;
+            if !is_known && member.files.has_own_filter() {
+                member.header.no_syscalls.fetch_or(channel::NO_CALLS_SEEN, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// Stops recording in all processes. Returns what their threads had begun, for `audit_members`.
+    pub(super) fn stop_members(&mut self) -> Vec<Vec<u64>> {
+        let Some(members) = &self.members else { return Vec::new() };
+        for mapping in members.mappings() {
+            mapping.region().header().phase.store(channel::Phase::Stopped as u32, Ordering::Release);
+        }
+        members.begun()
+    }
+
+    pub(super) fn audit_members(&mut self, begun: &[Vec<u64>]) {
+        let Some(members) = &mut self.members else { return };
+        for (member, begun) in members.members.iter_mut().zip(begun) {
+            member.drain.audit_all(&self.merge, begun);
+        }
+    }
+
+    /// The recording is over. What the processes hold stays live in the trace.
+    pub(super) fn finish_members(&mut self, exit: Exit) {
+        self.find_ended(self.last_watermark);
+        let Some(members) = self.members.take() else { return };
+        if let Some(first) = &members.first {
+            self.recorder.finish_process(first.number, exit);
+        }
+        for member in &members.members {
+            let exit = if member.ended_at.is_some() { Exit::Unknown } else { Exit::Detached };
+            self.recorder.finish_process(member.number, exit);
+        }
+        for silent in &members.silent {
+            self.recorder.finish_process(silent.number, Exit::Detached);
+        }
+        self.members = Some(members);
+    }
+}

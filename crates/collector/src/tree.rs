@@ -1,0 +1,370 @@
+//! The processes of a followed tree (`--follow`), as the recorder sees them.
+//!
+//! Receives: forks, and processes that joined. Returns: a number for each process, and entries for the trace. Must hold: a process is
+//! written before the first thread of it; a process that made no allocation before its exec is not written.
+//!
+//! ```text
+//!                 Fork event, or join without one                     its end, or exec
+//!   (unknown) ----------------------------------> Started ------------------------------> ended: its number can be used again
+//!       |  join                                      ^
+//!       +--------> Expected -------------------------+
+//!                            Fork event, or its first event
+//! ```
+//! The child of a fork may join before the recorder gets the parent's Fork event, because events wait for their order.
+use crate::holdings::{Holdings, Sequences};
+use crate::mapping::Mapping;
+use crate::modules::Modules;
+use crate::proc_files;
+use channel::FORK_FAILED;
+use format::{Exit, PeakTracker, Process, ProcessEnd, ProcessStart, Processes, Totals};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Numbers are used again only if there are no others left, so that late events of an ended process find nothing.
+const MOST: u16 = u16::MAX - 1;
+
+/// The number of a process among those that are recorded now, from 1.
+pub type Number = u16;
+
+#[derive(Default)]
+pub struct Tree {
+    pub holdings: Holdings,
+    /// By number.
+    running: Vec<Option<Box<Running>>>,
+    unused: VecDeque<Number>,
+    /// By the number of the parent, and the parent's own count of forks.
+    forks: HashMap<(Number, u32), Number>,
+    /// Entries that were written.
+    written: u32,
+    new: Processes,
+    /// Processes whose pid became known, and that have no shared memory yet.
+    new_pids: Vec<(Number, u32)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Expected,
+    Started,
+}
+
+pub struct Running {
+    state: State,
+    /// Its index is valid if `is_written`.
+    entry: Process,
+    is_written: bool,
+    pub files: proc_files::Process,
+    pub mapping: Option<Arc<Mapping>>,
+    pub modules: Modules,
+    parent: Option<Number>,
+    /// The program that it replaces with exec.
+    replaces: Option<Number>,
+    /// What it holds, with what it inherited.
+    heap: PeakTracker,
+    /// What it has allocated and not freed.
+    own: PeakTracker,
+    totals: Totals,
+    /// The index of one of its threads.
+    pub thread: Option<u32>,
+}
+
+/// A process that has shared memory now.
+pub struct Joining {
+    pub pid: u32,
+    pub parent_pid: u32,
+    /// The parent's count of forks, or 0.
+    pub fork: u32,
+    pub start: ProcessStart,
+    pub command: Vec<String>,
+    pub exe: String,
+    pub mapping: Arc<Mapping>,
+    pub files: proc_files::Process,
+}
+
+/// The position of the recorder.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Now {
+    pub next: Sequences,
+    pub events: u64,
+    pub ns: u64,
+}
+
+impl Running {
+    fn new(pid: u32) -> Self {
+        Running {
+            state: State::Expected,
+            entry: Process { pid, ..Process::default() },
+            is_written: false,
+            files: proc_files::Process::new(pid),
+            mapping: None,
+            modules: Modules::default(),
+            parent: None,
+            replaces: None,
+            heap: PeakTracker::default(),
+            own: PeakTracker::default(),
+            totals: Totals::default(),
+            thread: None,
+        }
+    }
+
+    pub const fn pid(&self) -> u32 {
+        self.entry.pid
+    }
+
+    #[inline]
+    pub fn alloc(&mut self, size: u64, now_ns: u64) {
+        self.totals.allocations += 1;
+        self.totals.allocated_bytes = self.totals.allocated_bytes.wrapping_add(size);
+        self.heap.alloc_at(size, now_ns);
+        let _ = self.own.alloc(size);
+    }
+
+    #[inline]
+    pub fn free(&mut self, size: u64, is_own: bool, is_temporary: bool) {
+        self.totals.deallocations += 1;
+        self.totals.temporary += is_temporary as u64;
+        self.heap.free(size);
+        if is_own {
+            self.own.free(size);
+        }
+    }
+
+    pub fn unknown_free(&mut self) {
+        self.totals.unknown_frees += 1;
+    }
+
+    pub fn implied_free(&mut self, size: u64, is_own: bool) {
+        self.totals.implied_frees += 1;
+        self.free(size, is_own, false);
+    }
+}
+
+impl Tree {
+    /// The processes that run, with their numbers.
+    pub fn running_mut(&mut self) -> impl Iterator<Item = (Number, &mut Running)> {
+        self.running.iter_mut().zip(0..).filter_map(|(running, number)| Some((number, running.as_deref_mut()?)))
+    }
+
+    pub fn get(&self, number: Number) -> Option<&Running> {
+        self.running.get(number as usize)?.as_deref()
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, number: Number) -> Option<&mut Running> {
+        self.running.get_mut(number as usize)?.as_deref_mut()
+    }
+
+    /// The processes that run, with their numbers.
+    pub fn running(&self) -> impl Iterator<Item = (Number, &Running)> {
+        self.running.iter().zip(0..).filter_map(|(running, number)| Some((number, running.as_deref()?)))
+    }
+
+    /// Gives a process a number. Returns `None` if there are too many at the same time.
+    fn add(&mut self, running: Running) -> Option<Number> {
+        let fresh = self.running.len().max(1);
+        let number = if fresh <= MOST as usize { fresh as Number } else { self.unused.pop_front()? };
+        if self.running.len() <= number as usize {
+            self.running.resize_with(number as usize + 1, || None);
+        }
+        *self.running.get_mut(number as usize)? = Some(Box::new(running));
+        Some(number)
+    }
+
+    /// The program that runs in a process now.
+    fn find(&self, pid: u32) -> Option<Number> {
+        // The latest, if it has replaced another one that has not ended here yet.
+        self.running().filter(|(_, running)| running.entry.pid == pid).map(|(number, _)| number).last()
+    }
+
+    /// A process has shared memory. Returns its number.
+    pub fn join(&mut self, joining: Joining) -> Option<Number> {
+        let Joining { pid, parent_pid, fork, start, command, exe, mapping, files } = joining;
+        let parent = self.find(parent_pid).filter(|_| parent_pid != pid);
+        let old = self.find(pid);
+        let known = parent.and_then(|parent| self.forks.get(&(parent, fork)).copied()).filter(|_| fork != 0);
+        let is_forked = start == ProcessStart::Forked;
+        let number = match known.or(old).filter(|_| is_forked) {
+            Some(number) => number,
+            None => self.add(Running::new(pid))?,
+        };
+        if let (Some(parent), true, None) = (parent, is_forked && fork != 0, known) {
+            self.forks.insert((parent, fork), number);
+        }
+        let inherited_words = parent.and_then(|parent| self.get(parent)).map(|parent| parent.entry.command.clone());
+        let running = self.get_mut(number)?;
+        running.entry.pid = pid;
+        running.entry.exe = exe;
+        running.entry.command = if is_forked { inherited_words.unwrap_or(command) } else { command };
+        running.entry.start = start;
+        running.files = files;
+        running.modules = Modules::new(running.entry.exe.clone());
+        running.mapping = Some(mapping);
+        running.parent = running.parent.or(parent);
+        running.replaces = old.filter(|_| !is_forked);
+        Some(number)
+    }
+
+    /// A process forks, or has forked.
+    pub fn fork(&mut self, parent: Number, fork: u32, pid: u32, now: Now) {
+        if self.get(parent).is_none() {
+            return;
+        }
+        let known = self.forks.get(&(parent, fork)).copied();
+        match (known, pid) {
+            (Some(child), 0) => self.start(child, now),
+            (None, 0) => {
+                let (exe, command) =
+                    self.get(parent).map(|one| (one.entry.exe.clone(), one.entry.command.clone())).unwrap_or_default();
+                let entry = Process { start: ProcessStart::Forked, exe, command, ..Process::default() };
+                let child = Running { entry, parent: Some(parent), ..Running::new(0) };
+                if let Some(child) = self.add(child) {
+                    self.forks.insert((parent, fork), child);
+                    self.start(child, now);
+                }
+            }
+            (Some(child), FORK_FAILED) => {
+                self.forks.remove(&(parent, fork));
+                self.remove(child);
+            }
+            (Some(child), pid) => {
+                self.forks.remove(&(parent, fork));
+                let later = self.find(pid).filter(|other| *other != child);
+                let Some(running) = self.get_mut(child) else { return };
+                running.entry.pid = pid;
+                let is_silent = running.mapping.is_none();
+                let Some(later) = later.and_then(|later| self.get_mut(later)) else { return self.watch(child, pid) };
+                if later.replaces.is_none() && later.state == State::Expected {
+                    later.replaces = Some(child);
+                } else if is_silent {
+                    // The program that replaced it has started. It never had shared memory, so it holds nothing of its own.
+                    self.remove(child);
+                }
+            }
+            (None, _) => (),
+        }
+    }
+
+    /// The end of a process without shared memory must be noticed by its pid.
+    fn watch(&mut self, number: Number, pid: u32) {
+        if let Some(running) = self.get_mut(number).filter(|running| running.mapping.is_none()) {
+            running.files = proc_files::Process::new(pid);
+            self.new_pids.push((number, pid));
+        }
+    }
+
+    /// Starts a process that is expected, at the latest at its first event.
+    pub fn start(&mut self, number: Number, now: Now) {
+        let Some(running) = self.get(number).filter(|running| running.state == State::Expected) else { return };
+        let is_forked = running.entry.start == ProcessStart::Forked;
+        let parent = running.parent.filter(|parent| is_forked && self.get(*parent).is_some());
+        let inherited = parent.and_then(|parent| self.get(parent)).map(|parent| parent.heap).unwrap_or_default();
+        self.holdings.start(number as usize, parent.map(usize::from), now.next);
+        let Some(running) = self.get_mut(number) else { return };
+        running.state = State::Started;
+        running.heap = PeakTracker { peak_bytes: 0, peak_allocations: 0, peak_time_ns: 0, ..inherited };
+        running.heap.set_peak(now.ns);
+        running.entry.start_ns = now.ns;
+        running.entry.events_before = now.events;
+        running.entry.inherited_allocations = inherited.live_allocations;
+        running.entry.inherited_bytes = inherited.live_bytes;
+    }
+
+    /// Returns the program that this one has replaced, if that has not ended yet. If that program recorded something, it is the
+    /// parent of this one.
+    pub fn take_replaced(&mut self, number: Number) -> Option<Number> {
+        let old = self.get_mut(number)?.replaces.take()?;
+        let (is_written, index, parent) =
+            self.get(old).map(|old| (old.is_written, Some(old.entry.index), old.parent))?;
+        let running = self.get_mut(number)?;
+        if is_written {
+            (running.parent, running.entry.parent) = (None, index);
+            running.entry.start = ProcessStart::Executed;
+        } else {
+            running.parent = parent.or(running.parent);
+        }
+        Some(old)
+    }
+
+    #[inline]
+    pub fn is_started(&self, number: Number) -> bool {
+        self.get(number).is_some_and(|running| running.state == State::Started)
+    }
+
+    /// Returns the index of a process in the trace. Its entry, and those of its ancestors, are written before.
+    pub fn index(&mut self, number: Number) -> Option<u32> {
+        let running = self.get(number)?;
+        if running.is_written {
+            return Some(running.entry.index);
+        }
+        // Every ancestor started earlier, so this ends.
+        let parent = running.parent.filter(|parent| *parent != number).and_then(|parent| self.index(parent));
+        let index = self.written;
+        self.written += 1;
+        let running = self.get_mut(number)?;
+        running.is_written = true;
+        running.entry.index = index;
+        running.entry.parent = parent.or(running.entry.parent);
+        let entry = running.entry.clone();
+        self.new.processes.push(entry);
+        Some(index)
+    }
+
+    /// A thread of a process started. Returns false if the process is unknown.
+    pub fn add_thread(&mut self, number: Number, thread: u32) -> bool {
+        let Some(index) = self.index(number) else { return false };
+        self.new.threads.push((thread, index));
+        if let Some(running) = self.get_mut(number) {
+            running.thread.get_or_insert(thread);
+        }
+        true
+    }
+
+    /// A process has ended, or called exec, and all its blocks are gone. `peak_rss`: its highest resident memory, if it is known.
+    pub fn end(&mut self, number: Number, by_exec: bool, exit: Exit, ns: u64) {
+        let is_silent = by_exec && self.get(number).is_some_and(|running| !running.is_written);
+        if !is_silent {
+            self.index(number);
+        }
+        let Some(running) = self.get_mut(number).filter(|_| !is_silent) else { return self.remove(number) };
+        let mut totals = running.heap.fill(running.totals);
+        totals.leaked_allocations = running.own.live_allocations;
+        totals.leaked_bytes = running.own.live_bytes;
+        totals.runtime_ns = ns.saturating_sub(running.entry.start_ns);
+        running.entry.end = Some(ProcessEnd { at_ns: ns, by_exec, exit, totals });
+        let entry = running.entry.clone();
+        for (_, child) in self.running_mut().filter(|(_, child)| child.parent == Some(number)) {
+            child.parent = None;
+            child.entry.parent = Some(entry.index);
+        }
+        // A program that replaced it has it as its parent, even if that has not started yet.
+        for (_, later) in self.running_mut().filter(|(_, later)| later.replaces == Some(number)) {
+            (later.replaces, later.parent) = (None, None);
+            later.entry.parent = Some(entry.index);
+            later.entry.start = ProcessStart::Executed;
+        }
+        self.new.processes.push(entry);
+        self.remove(number);
+    }
+
+    fn remove(&mut self, number: Number) {
+        self.holdings.end(number as usize, true, |_, _| ());
+        if let Some(place) = self.running.get_mut(number as usize) {
+            *place = None;
+        }
+        self.forks.retain(|(parent, _), child| *parent != number && *child != number);
+        self.unused.push_back(number);
+    }
+
+    /// Takes the entries that must be written before the next events.
+    pub fn take_new(&mut self) -> Processes {
+        std::mem::take(&mut self.new)
+    }
+
+    /// Takes the processes whose pid became known and that have no shared memory yet.
+    pub fn take_new_pids(&mut self) -> Vec<(Number, u32)> {
+        std::mem::take(&mut self.new_pids)
+    }
+
+    pub fn has_new(&self) -> bool {
+        !self.new.is_empty()
+    }
+}
