@@ -52,7 +52,7 @@ impl Collector {
     /// leaked.
     pub(crate) fn end_replaced_image(&mut self) -> Option<Replaced> {
         let image = self.header.image.load(Ordering::Acquire);
-        if image == 0 || self.header.leaving.load(Ordering::Acquire) != image {
+        if self.is_first_replaced() || image == 0 || self.header.leaving.load(Ordering::Acquire) != image {
             return None;
         }
         let stamp = self.header.left_at.load(Ordering::Relaxed);

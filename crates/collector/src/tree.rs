@@ -320,7 +320,9 @@ impl Tree {
 
     /// A process has ended, or called exec, and all its blocks are gone. `peak_rss`: its highest resident memory, if it is known.
     pub fn end(&mut self, number: Number, by_exec: bool, exit: Exit, ns: u64) {
-        let is_silent = by_exec && self.get(number).is_some_and(|running| !running.is_written);
+        // A program that replaced it may have ended it already.
+        let Some(running) = self.get(number) else { return };
+        let is_silent = by_exec && !running.is_written;
         if !is_silent {
             self.index(number);
         }

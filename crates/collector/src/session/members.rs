@@ -41,6 +41,8 @@ struct Silent {
     pid: u32,
     number: Number,
     files: Process,
+    /// The stamp at which it was found to have ended.
+    ended_at: Option<Stamp>,
 }
 
 pub(super) struct Members {
@@ -51,8 +53,10 @@ pub(super) struct Members {
     wanted: usize,
     members: Vec<Member>,
     silent: Vec<Silent>,
-    /// The first process.
+    /// The first process, while its first program runs.
     first: Option<First>,
+    /// The first program was replaced with exec by one that is recorded.
+    pub(super) is_first_replaced: bool,
     /// Losses of processes that have ended, by cause, and events that were begun and did not arrive.
     lost: [u64; Loss::COUNT],
     missing: u64,
@@ -61,7 +65,6 @@ pub(super) struct Members {
 }
 
 struct First {
-    by_exec: bool,
     pid: u32,
     files: Process,
     number: Number,
@@ -79,6 +82,7 @@ impl Members {
             members: Vec::new(),
             silent: Vec::new(),
             first: None,
+            is_first_replaced: false,
             lost: [0; Loss::COUNT],
             missing: 0,
             stopped_slots: 0,
@@ -228,6 +232,11 @@ fn command(mapping: &Mapping, files: &Process) -> Vec<String> {
 }
 
 impl Collector {
+    /// True if the first program of a followed tree was replaced with exec by one that is recorded.
+    pub(crate) fn is_first_replaced(&self) -> bool {
+        self.members.as_ref().is_some_and(|members| members.is_first_replaced)
+    }
+
     /// The first process of the tree has started.
     pub(super) fn join_first(&mut self, pid: u32) {
         let Some(members) = &mut self.members else { return };
@@ -242,7 +251,7 @@ impl Collector {
             files: Process::new(pid),
         };
         if let Some(number) = self.recorder.join(joining) {
-            members.first = Some(First { by_exec: false, pid, files: Process::new(pid), number, ended_at: None });
+            members.first = Some(First { pid, files: Process::new(pid), number, ended_at: None });
         }
     }
 
@@ -250,7 +259,7 @@ impl Collector {
     pub(super) fn welcome(&mut self) {
         let Some(members) = &mut self.members else { return };
         for (number, pid) in self.recorder.take_new_pids() {
-            members.silent.push(Silent { pid, number, files: Process::new(pid) });
+            members.silent.push(Silent { pid, number, files: Process::new(pid), ended_at: None });
         }
         for (pid, mapping) in members.taken() {
             let (header, files) = (SharedHeader::of(&mapping), Process::new(pid));
@@ -281,21 +290,25 @@ impl Collector {
         Stats::set(&self.stats.processes, members.count() as u64);
     }
 
-    /// Finds processes that have ended. Called before the rings are emptied, so that all their events are drained in this round.
+    /// Finds processes that have ended. Called before new processes join and before the rings are emptied. So a process that has taken shared
+    /// memory joins before it is ended, and all its events are drained in this round.
     pub(super) fn find_ended(&mut self, now: Stamp) {
         let Some(members) = &mut self.members else { return };
         if let Some(first) = &mut members.first {
             let is_replaced = members.members.iter().any(|one| one.pid == first.pid);
             if first.ended_at.is_none() && (is_replaced || first.files.has_ended()) {
-                (first.ended_at, first.by_exec) = (Some(now), is_replaced);
+                first.ended_at = Some(now);
             }
+        }
+        for silent in members.silent.iter_mut().filter(|silent| silent.files.has_ended()) {
+            silent.ended_at = Some(now);
         }
         let pids: Vec<u32> = members.members.iter().map(|member| member.pid).collect();
         for (at, member) in members.members.iter_mut().enumerate() {
             // A later member with the same pid is the program that replaced this one.
             let is_replaced = pids.get(at + 1..).is_some_and(|later| later.contains(&member.pid));
             if member.ended_at.is_none() && (is_replaced || member.files.has_ended()) {
-                (member.ended_at, member.by_exec) = (Some(now), is_replaced);
+                member.ended_at = Some(now);
             }
         }
     }
@@ -303,19 +316,25 @@ impl Collector {
     /// Ends the processes whose events are all merged.
     pub(super) fn end_processes(&mut self) {
         let Some(mut members) = self.members.take() else { return };
-        if let Some(First { number, ended_at: Some(stamp), by_exec, .. }) = members.first
+        if let Some(First { pid, number, ended_at: Some(stamp), .. }) = members.first
             && self.drain.is_empty(&self.merge)
         {
+            let by_exec = members.members.iter().any(|member| member.pid == pid);
             members.first = None;
+            members.is_first_replaced = by_exec;
             self.recorder.end_process(number, by_exec, Exit::Unknown, stamp);
         }
         members.silent.retain(|silent| {
-            let lives = !silent.files.has_ended();
-            if !lives {
-                self.recorder.end_process(silent.number, false, Exit::Unknown, self.last_watermark);
+            if let Some(stamp) = silent.ended_at {
+                self.recorder.end_process(silent.number, false, Exit::Unknown, stamp);
             }
-            lives
+            silent.ended_at.is_none()
         });
+        // A program that has replaced itself and ended may have joined only now.
+        let pids: Vec<u32> = members.members.iter().map(|member| member.pid).collect();
+        for (at, member) in members.members.iter_mut().enumerate() {
+            member.by_exec |= pids.get(at + 1..).is_some_and(|later| later.contains(&member.pid));
+        }
         let merge = &mut self.merge;
         let (over, running): (Vec<Member>, Vec<Member>) = std::mem::take(&mut members.members)
             .into_iter()
