@@ -55,6 +55,29 @@ pub fn run_with(program: &Program, input: &str) -> Dhat {
     Dhat { total, sites, stdout: String::from_utf8_lossy(&output.stdout).into_owned() }
 }
 
+/// Runs the program under DHAT with everything that it starts. Returns for each program the words of its command, and its counts.
+pub fn run_tree(program: &Program) -> Vec<(Vec<String>, Counts)> {
+    let folder = crate::folder::Folder::new();
+    let mut command = Command::new("valgrind");
+    program.settings(&mut command);
+    let output = command
+        .args(["-q", "--tool=dhat", "--trace-children=yes", "--run-libc-freeres=no", "--run-cxx-freeres=no"])
+        .arg(format!("--dhat-out-file={}", folder.join("%p.json").display()))
+        .arg(&program.path)
+        .args(&program.arguments)
+        .output()
+        .expect("valgrind");
+    assert!(output.status.success(), "valgrind: {}", String::from_utf8_lossy(&output.stderr));
+    let read = |name: &String| {
+        let json: Value =
+            serde_json::from_slice(&std::fs::read(folder.join(name)).expect("DHAT's file")).expect("JSON");
+        let points = json["pps"].as_array().expect("program points").iter().map(counts);
+        let words = json["cmd"].as_str().expect("a command").split(' ').map(str::to_owned).collect();
+        (words, points.fold(Counts::default(), |sum, point| sum.plus(&point)))
+    };
+    folder.names().iter().map(read).collect()
+}
+
 fn counts(point: &Value) -> Counts {
     let number = |name: &str| point[name].as_u64().unwrap_or_else(|| panic!("no {name} in {point}"));
     // In total, at the global maximum, and at the end: the number of blocks, then their bytes.

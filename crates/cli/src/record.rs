@@ -62,6 +62,11 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         return Err(Refusal { code: crate::USAGE, sentence: trouble });
     }
     let word = options.command.first().ok_or_else(|| cannot("no program was given"))?;
+    if options.follow && collector::kernel_clock() != channel::Clock::Tsc {
+        return Err(cannot(
+            "--follow needs the processor's time stamp counter to order the events of several processes, and this kernel does not trust it (see /sys/devices/system/clocksource/clocksource0/current_clocksource); each program can be recorded alone",
+        ));
+    }
     let program = program::find(word)?;
     let signals = Signals::take().map_err(cannot)?;
     let limits = RecorderLimits::prepare(&options.recording.recorder)
