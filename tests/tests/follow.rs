@@ -1,5 +1,5 @@
 //! `--follow`: all processes that a program starts are in one trace, each with its own counts.
-use format::{Block, Process, ProcessEnd, Reader};
+use format::{Block, Process, ProcessEnd, Reader, Totals};
 use heaptrack_tests::Program;
 use heaptrack_tests::dhat::{self, Counts};
 use std::collections::BTreeMap;
@@ -15,6 +15,18 @@ fn processes(trace: &Path) -> BTreeMap<u32, Process> {
         }
     }
     all
+}
+
+/// The combined totals that the recorder counted.
+fn summary(trace: &Path) -> Totals {
+    let mut reader = Reader::open(trace).expect("a trace");
+    let mut totals = None;
+    while let Some(block) = reader.next_block().expect("a whole trace") {
+        if let Ok(Block::Summary(summary)) = block.decode() {
+            totals = Some(summary.totals);
+        }
+    }
+    totals.expect("a summary")
 }
 
 /// The words of a line `name=value ...`.
@@ -98,4 +110,17 @@ fn programs_that_a_shell_starts_have_the_totals_of_dhat() {
     recorded.sort();
     assert_eq!(recorded, expected, "left is ours, right is DHAT's");
     assert_eq!(recorded.len(), 5);
+}
+
+#[test]
+fn the_combined_peak_counts_an_inherited_block_once() {
+    for seed in 1..=5 {
+        let outcome = Program::target("family_peak").arg(seed.to_string()).option("--follow").recorded();
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        let told: BTreeMap<&str, u64> =
+            words(&outcome.stdout).into_iter().map(|(name, value)| (name, value.parse().expect("a number"))).collect();
+        let totals = summary(&outcome.trace);
+        let found = [totals.peak_bytes, totals.peak_allocations, totals.leaked_allocations, totals.leaked_bytes];
+        assert_eq!(found, ["peak", "blocks", "left", "left_bytes"].map(|name| told[name]), "seed {seed}");
+    }
 }
