@@ -95,6 +95,8 @@ pub(crate) struct Group {
     /// The times of its first and last allocation since the walk began.
     first_ns: u64,
     last_ns: u64,
+    /// The blocks that it held at its own maximum.
+    pub(crate) own_peak_allocations: u64,
 }
 
 /// Later than any time.
@@ -102,7 +104,7 @@ const NEVER: u64 = u64::MAX;
 
 impl Default for Group {
     fn default() -> Self {
-        Group { costs: Costs::default(), epoch: 0, first_ns: NEVER, last_ns: 0 }
+        Group { costs: Costs::default(), epoch: 0, first_ns: NEVER, last_ns: 0, own_peak_allocations: 0 }
     }
 }
 
@@ -166,9 +168,35 @@ pub(crate) struct Counter<'a> {
     pub(crate) selected: Selected,
     pub(crate) deallocations: u64,
     pub(crate) implied_frees: u64,
-    /// The number of groups that each thread has; the group of an allocation class is one of these. 0 if groups do not
-    /// depend on threads.
-    per_thread: usize,
+    grouping: Grouping,
+}
+
+/// How the group of a block depends on the thread that allocated it.
+enum Grouping {
+    /// It does not.
+    AllThreads,
+    /// Each thread has this many groups, in the order of the threads' indexes. The group of an allocation class is one
+    /// of these.
+    Dense(usize),
+    /// Every pair of a group and a thread that occurs has a number, in the order of the first occurrence.
+    Sparse(Pairs),
+}
+
+/// Pairs of a group and a thread, numbered.
+#[derive(Default)]
+pub(crate) struct Pairs {
+    numbers: IntMap<u64, u32>,
+    list: Vec<(u32, u32)>,
+}
+
+impl Pairs {
+    const fn key(site: GroupId, thread: u32) -> u64 {
+        (thread as u64) << 32 | site.index() as u64
+    }
+
+    fn get(&self, site: GroupId, thread: u32) -> Option<usize> {
+        self.numbers.get(&Self::key(site, thread)).map(|number| *number as usize)
+    }
 }
 
 impl<'a> Counter<'a> {
@@ -183,19 +211,55 @@ impl<'a> Counter<'a> {
             selected: Selected::default(),
             deallocations: 0,
             implied_frees: 0,
-            per_thread: 0,
+            grouping: Grouping::AllThreads,
         }
     }
 
     /// Each thread that allocates gets this many groups, in the order of the threads' indexes.
     pub(crate) fn by_thread(self, threads: usize, per_thread: usize) -> Self {
-        Counter { per_thread, groups: vec![Group::default(); threads * per_thread], ..self }
+        let grouping = Grouping::Dense(per_thread);
+        Counter { grouping, groups: vec![Group::default(); threads * per_thread], ..self }
+    }
+
+    /// Each pair of a group and a thread that allocates in it becomes a group. They are made when they are needed,
+    /// because a trace may have thousands of threads and a hundred thousand stacks.
+    pub(crate) fn by_pairs(self) -> Self {
+        Counter { grouping: Grouping::Sparse(Pairs::default()), groups: Vec::new(), ..self }
+    }
+
+    /// The group and the thread of each pair, in the order of `groups`. `None` if groups are no pairs.
+    pub(crate) fn pairs(&self) -> Option<&[(u32, u32)]> {
+        match &self.grouping {
+            Grouping::Sparse(pairs) => Some(&pairs.list),
+            _ => None,
+        }
     }
 
     #[inline]
-    pub(crate) const fn group(&self, site: GroupId, thread: u32) -> usize {
-        let first = if self.per_thread > 0 && site.is_counted() { thread as usize * self.per_thread } else { 0 };
-        first + site.index()
+    pub(crate) fn group(&self, site: GroupId, thread: u32) -> usize {
+        match &self.grouping {
+            Grouping::AllThreads => site.index(),
+            _ if !site.is_counted() => site.index(),
+            Grouping::Dense(per_thread) => thread as usize * per_thread + site.index(),
+            Grouping::Sparse(pairs) => pairs.get(site, thread).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// As `group`, and makes the group if it is a pair that occurs for the first time.
+    #[inline]
+    pub(crate) fn group_or_new(&mut self, site: GroupId, thread: u32) -> usize {
+        if let Grouping::Sparse(pairs) = &mut self.grouping
+            && site.is_counted()
+        {
+            let next = pairs.list.len() as u32;
+            let number = *pairs.numbers.entry(Pairs::key(site, thread)).or_insert(next);
+            if number == next {
+                pairs.list.push((site.index() as u32, thread));
+                self.groups.push(Group::default());
+            }
+            return number as usize;
+        }
+        self.group(site, thread)
     }
 
     /// Adds new allocation classes and groups.
@@ -232,7 +296,7 @@ impl<'a> Counter<'a> {
         let Some(KnownAllocClass { size, site }) = self.alloc_class(birth.alloc_class) else { return };
         // The walk's range has not begun, so this is no peak.
         let _ = self.heap.alloc(size);
-        let group = self.group(site, birth.thread);
+        let group = self.group_or_new(site, birth.thread);
         if self.selects(sequence, birth.thread)
             && let Some(group) = self.groups.get_mut(group)
         {
@@ -253,6 +317,7 @@ impl<'a> Counter<'a> {
         for group in &mut self.groups {
             let Costs { live_bytes, live_allocations, .. } = group.costs;
             group.epoch = self.epoch;
+            group.own_peak_allocations = live_allocations;
             group.costs = Costs {
                 live_bytes,
                 live_allocations,
@@ -338,6 +403,7 @@ impl Group {
         if costs.live_bytes > costs.own_peak_bytes {
             costs.own_peak_bytes = costs.live_bytes;
             costs.own_peak_time_ns = now.time_ns;
+            self.own_peak_allocations = costs.live_allocations;
         }
     }
 
@@ -368,7 +434,7 @@ impl Sink for Counter<'_> {
     #[inline]
     fn alloc(&mut self, now: &Now, alloc_class: u32, birth: Birth) {
         let Some(&KnownAllocClass { size, site }) = self.alloc_classes.get(alloc_class as usize) else { return };
-        let group = self.group(site, birth.thread);
+        let group = self.group_or_new(site, birth.thread);
         if self.selects(now.next_sequence.wrapping_sub(1), birth.thread)
             && let Some(group) = self.groups.get_mut(group)
         {

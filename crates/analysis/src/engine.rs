@@ -263,7 +263,7 @@ impl Engine {
     }
 
     /// The range that a query asks for.
-    pub(crate) fn range(&self, query: &Query) -> Range {
+    pub fn range(&self, query: &Query) -> Range {
         let (from, to) = match query.at {
             Some(at) => (at, at),
             None => (query.from.unwrap_or(When::Start), query.to.unwrap_or(When::End)),

@@ -18,10 +18,12 @@
 //!   freed nor leaked. If one trace has several processes, each leaks what it had not freed when it ended.
 #![forbid(unsafe_code)]
 
+mod block_events;
 mod code_class;
 mod costs;
 mod counter;
 mod definitions;
+mod details;
 mod emptiness;
 mod ended;
 mod engine;
@@ -53,10 +55,12 @@ mod units;
 pub mod view;
 mod walker;
 
+pub use block_events::{BlockEvent, BlockEventKind};
 pub use code_class::{BadRule, CodeClass, CodeClasses};
 pub use costs::{Costs, to_signed};
 pub use counter::most_bytes_of_live_blocks;
 pub use definitions::{Definitions, SiteId};
+pub use details::{Detail, Details};
 pub use emptiness::{why_empty, why_none_of};
 pub use engine::Engine;
 pub use fitting::Misfit;

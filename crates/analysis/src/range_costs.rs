@@ -3,7 +3,7 @@
 //! Receives: a range and the blocks of events. Returns: costs per group, and the program's peak within the range.
 //! Must hold: both ways return the same numbers.
 use crate::costs::Costs;
-use crate::counter::{Counter, Group, Peak};
+use crate::counter::{Birth, Counter, Group, Peak};
 use crate::engine::Engine;
 use crate::event_counter::highest;
 use crate::folds;
@@ -13,7 +13,7 @@ use crate::pass::{Blocks, Gone, Stretch};
 use crate::profile::{Profile, Range};
 use crate::query::Query;
 use crate::walker::Walker;
-use format::Folded;
+use format::{Folded, LiveBlocks};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -111,7 +111,21 @@ impl Engine {
         range: &Range,
         counter: Counter<'_>,
     ) -> Result<(Vec<Costs>, Peak), Gone> {
+        self.costs_and_more(blocks, range, counter, |_, _| ())
+    }
+
+    /// As `costs_by_walk`. At the end of the range, `more` gets the counter and the live blocks. It gets no live blocks
+    /// if the range is a peak that no walk over events can reach.
+    pub(crate) fn costs_and_more(
+        &self,
+        blocks: &mut dyn Blocks,
+        range: &Range,
+        mut counter: Counter<'_>,
+        mut more: impl FnMut(&Counter<'_>, Option<&LiveBlocks<Birth>>),
+    ) -> Result<(Vec<Costs>, Peak), Gone> {
+        self.make_groups(range, &mut counter);
         if let Some(part) = self.folded_peak().filter(|_| range.instant && range.from == When::Peak) {
+            more(&counter, None);
             return Ok((only_live(self.at_folded_peak(part, &counter).0), Peak::default()));
         }
         let (from, to) = (self.moment(range.from), self.moment(range.to));
@@ -127,12 +141,28 @@ impl Engine {
                 result = finished(walker, first);
                 self.add_folded(range, &walker.sink, &mut result.0, &mut result.1);
                 self.add_gone(range, first, &walker.sink, &mut result.0);
+                more(&walker.sink, Some(&walker.live));
             }
         })?;
         if range.instant {
             result = (only_live(result.0), Peak::default());
         }
         Ok(result)
+    }
+
+    /// Makes the groups of blocks that the walk may not see: folded ones, and those that a process left behind.
+    fn make_groups(&self, range: &Range, counter: &mut Counter<'_>) {
+        if counter.pairs().is_none() {
+            return;
+        }
+        let folded = self.definitions.folded.iter().flat_map(|part| &part.rows);
+        let gone = self.gone_in(range).flat_map(|part| &part.blocks);
+        let pairs = folded.map(|row| (row.alloc_class, row.thread));
+        for (alloc_class, thread) in pairs.chain(gone.map(|block| (block.alloc_class, block.thread))) {
+            if let Some(known) = counter.alloc_class(alloc_class) {
+                counter.group_or_new(known.site, thread);
+            }
+        }
     }
 
     /// Takes whole slices from the index, and counts event by event only at both ends of the range and around the peak.

@@ -15,6 +15,8 @@ pub type NodeId = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackTableLevel {
+    /// The frame that the level is a function of.
+    pub frame: Frame,
     pub function: Option<u32>,
     pub short: Option<u32>,
     pub file: Option<u32>,
@@ -25,7 +27,8 @@ pub struct StackTableLevel {
     pub class: Option<CodeClass>,
     pub inlined: bool,
     is_allocator: bool,
-    raw: Option<u32>,
+    /// The name as the linker knows it.
+    pub raw: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +202,7 @@ impl<'a> Maker<'a> {
     fn level(&mut self, level: &Level<'a>) -> StackTableLevel {
         let marker = level.marker();
         StackTableLevel {
+            frame: level.frame,
             function: self.string(marker.or(level.function)),
             short: self.string(marker.or(level.short)),
             file: self.string(level.file),

@@ -9,6 +9,7 @@ mod flame;
 mod keys;
 mod leaks;
 mod lifetimes;
+mod paths;
 mod sizes;
 mod source;
 mod stacks;
@@ -23,6 +24,7 @@ pub use diff::{FunctionDiff, State, functions as diff_functions, functions_of_on
 pub use flame::{folded, label};
 pub use keys::namespace;
 pub use leaks::{Leak, Verdict, judge};
+pub use paths::Paths;
 pub use sum::Sum;
 pub use summary::{Blamed, SuppressionRow, by_blamed, suppression_rows, unseen};
 pub use support::heeding;

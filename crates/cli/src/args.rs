@@ -32,7 +32,7 @@ pub enum Invocation {
     /// The words of the command line, with the name of the command first.
     Heaptrace(Vec<OsString>),
     Lib(Lib),
-    Export(Export),
+    Export(Box<Export>),
     Trim(Trim),
     Merge(Merge),
     Analyze(Analyze),
@@ -103,7 +103,7 @@ fn subcommand(first: &str, words: &[OsString]) -> Result<Option<Invocation>, Wro
         "report" => Invocation::Report(Report::try_parse_from(words())?),
         "symbolize" => Invocation::Symbolize(Symbolize::try_parse_from(words())?),
         "lib" => Invocation::Lib(Lib::try_parse_from(words())?),
-        "export" => Invocation::Export(Export::from_words(words())?),
+        "export" => Invocation::Export(Box::new(Export::from_words(words())?)),
         "trim" => Invocation::Trim(Trim::try_parse_from(words())?),
         "merge" => Invocation::Merge(Merge::try_parse_from(words())?),
         "completions" => Invocation::Completions(Completions::try_parse_from(words())?),

@@ -1,11 +1,12 @@
 //! Tries every option with every output. Either the command line is refused with a sentence that names one of its
 //! options, or the output changes. No option is ignored.
 mod answers;
+mod exports;
 mod made;
 
 use crate::attach::Attach;
 use crate::diff::Diff;
-use crate::export::{Export, Format};
+use crate::export::Export;
 use crate::merge::Merge;
 use crate::print::{Print, write};
 use crate::record::Record;
@@ -248,42 +249,6 @@ fn every_option_is_in_the_cross_product() {
     let mut known: Vec<&str> = command.get_arguments().filter_map(|arg| arg.get_long()).collect();
     known.sort_unstable();
     assert_eq!(tried, known);
-}
-
-#[test]
-fn no_option_of_export_is_ignored() {
-    let files = Files::new("cross-product-export");
-    let export = |to: Format, options: &[&str]| -> Result<String, String> {
-        let out = files.path("exported");
-        let mut line: Vec<OsString> = ["export", "--to", to.name(), "-o"].map(OsString::from).into();
-        line.push(out.clone().into());
-        line.extend(options.iter().map(OsString::from));
-        line.push(files.path("app.htz").into());
-        let export = Export::from_words(line).map_err(sentence)?;
-        crate::export::run(&export).map_err(|error| error.to_string())?;
-        Ok(files.take(&out))
-    };
-    let known = files.word("known");
-    let leaked: &[&str] = &["--cost", "leaked"];
-    let tried: [(&str, &[&str], &[&str]); 8] = [
-        ("--custom", &[], &[]),
-        ("--cost", &["allocations"], &[]),
-        ("--suppressions", &[known.as_str()], leaked),
-        ("--disable-embedded-suppressions", &[], leaked),
-        ("--disable-builtin-suppressions", &[], leaked),
-        ("--no-suppressions", &[], leaked),
-        ("--massif-threshold", &["60"], &[]),
-        ("--massif-detailed-freq", &["1"], &[]),
-    ];
-    for to in [Format::Heaptrack, Format::Folded, Format::Svg, Format::Massif] {
-        for (option, value, with) in tried {
-            let with = if matches!(to, Format::Folded | Format::Svg) { with } else { &[] };
-            match export(to, &[with, &[option][..], value].concat()) {
-                Err(sentence) => assert!(sentence.contains(option), "{to:?} {option}: {sentence}"),
-                Ok(written) => assert_ne!(export(to, with), Ok(written), "{to:?}: {option} is ignored"),
-            }
-        }
-    }
 }
 
 #[test]

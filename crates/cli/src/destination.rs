@@ -78,6 +78,11 @@ impl Destination {
         &self.path
     }
 
+    /// Returns true if what is written will be compressed, because the name asks for it.
+    pub fn is_packed(&self) -> bool {
+        self.place != DestinationKind::Stdout && Packing::of(&self.path) != Packing::Plain
+    }
+
     /// Fails if the destination is one of the inputs. Compares device and inode, so that links, relative paths and
     /// other mounts do not hide an input.
     fn refuse_inputs(&self, inputs: &[&Path]) -> anyhow::Result<()> {

@@ -21,6 +21,8 @@ mod text;
 mod text_report;
 mod units;
 
+pub use lens::Lens;
+pub use loaded_trace::{check_misfit, code_classes, warn_of_missing};
 pub use optional_values::with_values;
 pub use options::Print;
 
@@ -65,7 +67,7 @@ pub(crate) fn write(options: &Print, out: &mut impl Write) -> anyhow::Result<()>
     if let Some(view) = view {
         return asked.write_view(view, &query, base.as_ref(), out);
     }
-    asked.warn();
+    warn_of_missing(&asked.trace);
     if options.json {
         asked.write_json(options, &query, out)?;
     } else {
@@ -110,7 +112,7 @@ fn flame_cost(options: &Print) -> anyhow::Result<Cost> {
 }
 
 /// Returns the error of a query, with the option that the user typed instead of the word of the query.
-fn as_option(bad: &BadQuery) -> String {
+pub fn as_option(bad: &BadQuery) -> String {
     match bad {
         BadQuery::Word { name, value, reason } => {
             let option = if name == "file" { "source-file" } else { name };

@@ -261,32 +261,96 @@ fn page() -> String {
         text.push_str(&format!("| {} | {places} |\n", options.join(", ")));
     }
     text.push_str("\n| options of `export` | apply to |\n|---|---|\n");
-    for (option, formats) in EXPORT {
-        let formats: Vec<&str> = formats.iter().map(|format| format.name()).collect();
-        text.push_str(&format!("| `--{option}` | {} |\n", formats.join(", ")));
+    for (options, formats) in export_groups() {
+        let options: Vec<String> = options.iter().map(|option| format!("`{option}`")).collect();
+        text.push_str(&format!("| {} | {formats} |\n", options.join(", ")));
     }
     text
 }
 
-/// `heaptrack export`: an option and the formats on which it has an effect.
-const EXPORT: [(&str, &[Format]); 9] = [
-    ("output", &[Format::Heaptrack, Format::Folded, Format::Svg, Format::Massif]),
-    ("custom", &[Format::Heaptrack, Format::Folded, Format::Svg, Format::Massif]),
-    ("cost", &[Format::Folded, Format::Svg]),
-    ("suppressions", &[Format::Folded, Format::Svg]),
-    ("disable-embedded-suppressions", &[Format::Folded, Format::Svg]),
-    ("disable-builtin-suppressions", &[Format::Folded, Format::Svg]),
-    ("no-suppressions", &[Format::Folded, Format::Svg]),
+/// The options about known leaks.
+pub const SUPPRESSIONS: [&str; 4] =
+    ["suppressions", "disable-embedded-suppressions", "disable-builtin-suppressions", "no-suppressions"];
+
+/// Formats that take every option that selects a part of the trace.
+const SELECTING: &[Format] = &[
+    Format::Folded,
+    Format::Svg,
+    Format::Pprof,
+    Format::Speedscope,
+    Format::Firefox,
+    Format::Dhat,
+    Format::Gperftools,
+    Format::Csv,
+    Format::Jsonl,
+];
+/// Formats that can show one instant.
+const INSTANTS: &[Format] =
+    &[Format::Folded, Format::Svg, Format::Pprof, Format::Speedscope, Format::Gperftools, Format::Csv, Format::Jsonl];
+/// Formats whose levels can be left out.
+const LEVELS: &[Format] = &[Format::Folded, Format::Svg, Format::Pprof, Format::Speedscope];
+const LEAKS: &[Format] =
+    &[Format::Folded, Format::Svg, Format::Speedscope, Format::Firefox, Format::Csv, Format::Jsonl];
+const CLASSES: &[Format] =
+    &[Format::Folded, Format::Svg, Format::Pprof, Format::Speedscope, Format::Firefox, Format::Csv, Format::Jsonl];
+const TABLES: &[Format] = &[Format::Csv, Format::Jsonl];
+
+/// `heaptrack export`: an option and the formats on which it has an effect. The option `to` is a time here.
+const EXPORT: [(&str, &[Format]); 23] = [
+    ("output", Format::ALL),
+    ("domain", Format::ALL),
+    ("custom", Format::ALL),
+    ("at", INSTANTS),
+    ("from", SELECTING),
+    ("to", SELECTING),
+    ("include", SELECTING),
+    ("exclude", SELECTING),
+    ("filter-bt-function", SELECTING),
+    ("thread", SELECTING),
+    ("size", SELECTING),
+    ("lifetime", SELECTING),
+    ("cost", LEVELS),
+    ("hide", LEVELS),
+    ("collapse", LEVELS),
+    ("rules", CLASSES),
+    ("suppressions", LEAKS),
+    ("disable-embedded-suppressions", LEAKS),
+    ("disable-builtin-suppressions", LEAKS),
+    ("no-suppressions", LEAKS),
+    ("rows", TABLES),
     ("massif-threshold", &[Format::Massif]),
     ("massif-detailed-freq", &[Format::Massif]),
 ];
 
+/// Returns the number of pairs of an option and a format on which it has an effect.
+#[cfg(test)]
+pub fn export_rows() -> usize {
+    EXPORT.iter().map(|(_, formats)| formats.len()).sum()
+}
+
+/// Returns an option of `export` as people type it.
+fn typed(option: &str) -> String {
+    if option == "to" { "--to T".into() } else { format!("--{option}") }
+}
+
+/// Groups options of `export` with the same formats, as (options, formats).
+fn export_groups() -> Vec<(Vec<String>, String)> {
+    let mut groups: Vec<(Vec<String>, String)> = Vec::new();
+    for (option, formats) in EXPORT {
+        let formats = if formats.len() == Format::ALL.len() { "every format".into() } else { Format::names(formats) };
+        match groups.iter_mut().find(|(_, known)| *known == formats) {
+            Some((options, _)) => options.push(typed(option)),
+            None => groups.push((vec![typed(option)], formats)),
+        }
+    }
+    groups
+}
+
 /// Returns the table for `--help` of `export`.
 pub fn export_help() -> String {
     let mut text = String::from("Where options apply; elsewhere they are refused:\n");
-    for (option, formats) in EXPORT {
-        let formats: Vec<&str> = formats.iter().map(|format| format.name()).collect();
-        text.push_str(&format!("  --{option}: {}\n", formats.join(", ")));
+    for (options, formats) in export_groups() {
+        text.push_str(&format!("  {}\n      {formats}\n", options.join(" ")));
     }
     text
 }
@@ -296,8 +360,8 @@ pub fn export_trouble(options: &[String], to: Format) -> Option<String> {
     let (option, formats) = EXPORT
         .iter()
         .find(|(option, formats)| !formats.contains(&to) && options.iter().any(|given| given == option))?;
-    let formats: Vec<&str> = formats.iter().map(|format| format.name()).collect();
-    Some(format!("--{option} changes nothing in --to {}; it is for {}", to.name(), formats.join(", ")))
+    let (option, name) = (typed(option), to.name());
+    Some(format!("{option} changes nothing in --to {name}; it is for {}", Format::names(formats)))
 }
 
 /// Returns the long names of the options that were given.
@@ -315,8 +379,8 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// Options of `export` without a row: for the file that is read, for the version, and for the format itself.
-    const NO_ROW: [&str; 3] = ["file", "version", "to"];
+    /// Options of `export` without a row: for the file that is read, and for the version.
+    const NO_ROW: [&str; 2] = ["file", "version"];
 
     fn longs(command: &clap::Command) -> Vec<String> {
         let longs = command.get_arguments().filter_map(|arg| arg.get_long());

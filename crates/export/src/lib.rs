@@ -1,20 +1,33 @@
 //! Traces in formats of other tools, one module per format.
 //!
-//! Receives: a trace, as blocks (`heaptrack`, `massif`) or as a report (`massif`, `folded`; `svg` takes the rows of
-//! `folded`). Returns: bytes, to any writer. Must hold: no number changes; characters of a name that would break a
+//! Receives: a trace, as blocks (`heaptrack`, `massif`), as a report (`massif`, `folded`; `svg` takes the rows of
+//! `folded`), as selected stacks with their costs (`Selected`), or as events. Returns: bytes, to any writer. Must hold: no number changes; characters of a name that would break a
 //! format are escaped or replaced, and the name is never left out.
 #![forbid(unsafe_code)]
 
 mod definitions;
+pub mod dhat;
+pub mod events;
+pub mod firefox;
 pub mod folded;
+pub mod gperftools;
 mod heap;
 pub mod heaptrack;
 mod hex;
+mod json;
 pub mod massif;
 mod packing;
+pub mod pprof;
+mod protobuf;
+mod selected;
+pub mod sites;
+pub mod speedscope;
 pub mod svg;
+mod table;
 
 pub use packing::{Packed, Packing};
+pub use selected::Selected;
+pub use table::TableFormat;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

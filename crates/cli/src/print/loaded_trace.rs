@@ -7,7 +7,7 @@ use super::progress::Progress;
 use super::text::Left;
 use crate::trouble::{counted, unreadable};
 use analysis::view::View;
-use analysis::{CodeClasses, Profile, Query, StackTable, When, why_empty};
+use analysis::{CodeClasses, Misfit, Profile, Query, StackTable, When, why_empty};
 use anyhow::Context;
 use format::Domain;
 use heaptrack_trace::{AskError, OpenOptions, OpenTrace};
@@ -40,19 +40,12 @@ impl LoadedTrace {
     fn of(domain: Domain, path: &Path, options: &Print, query: &Query, progress: Progress) -> anyhow::Result<Self> {
         let trace = open(path, domain, progress).map_err(|error| unreadable(path, &error))?;
         let engine = trace.engine();
-        let mut classes = CodeClasses::new(&engine.definitions().session.exe);
-        if let Some(file) = &options.rules {
-            let rules = fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
-            classes.add_rules(&rules).with_context(|| format!("{}", file.display()))?;
-        }
+        let classes = code_classes(&trace, options.rules.as_deref())?;
         let table = trace.table(&classes, options.known.load(&engine.definitions().suppressions)?);
         // Only the domain that the query asks for must fit the query, because the other one may have its peak at
         // another time.
-        if domain == query.domain
-            && let Some(misfit) = query.misfit(engine)
-        {
-            let analysis::Misfit { name, value, reason } = misfit;
-            anyhow::bail!("--{name} {value} {reason} ({})", path.display());
+        if domain == query.domain {
+            check_misfit(&trace, query)?;
         }
         let query = &query.within(engine);
         let whole = query.is_whole().then(|| engine.whole_profile()).flatten();
@@ -121,21 +114,6 @@ impl LoadedTrace {
         why_empty(self.trace.engine(), &self.profile, query)
     }
 
-    /// If something is missing in the trace, says so in one sentence on stderr.
-    pub fn warn(&self) {
-        let definitions = self.trace.engine().definitions();
-        let name = self.trace.path().display();
-        let faults = self.trace.engine().faults();
-        if self.trace.damage_count() > 0 || !faults.is_empty() {
-            crate::say(format_args!("heaptrack: {name} is damaged in places; what could be read is shown"));
-        } else if definitions.losses.lost_events > 0 && definitions.has_ended() {
-            let lost = counted(definitions.losses.lost_events, "event is", "events are");
-            crate::say(format_args!("heaptrack: {lost} missing in {name}; what is there is shown"));
-        } else if !self.trace.is_complete() && definitions.session.kde().is_none() {
-            crate::say(format_args!("heaptrack: {name} is not complete; what is there is shown"));
-        }
-    }
-
     /// Returns the words for memory that was not freed.
     pub fn left(&self) -> Left {
         let range = &self.profile.range;
@@ -154,6 +132,37 @@ impl LoadedTrace {
         known.fold((0, 0), |(bytes, blocks): (u64, u64), (_, costs)| {
             (bytes.saturating_add(costs.live_bytes), blocks.saturating_add(costs.live_allocations))
         })
+    }
+}
+
+/// Returns the rules that tell which frames are the user's own code. `rules`: the file of `--rules`.
+pub fn code_classes(trace: &OpenTrace, rules: Option<&Path>) -> anyhow::Result<CodeClasses> {
+    let mut classes = CodeClasses::new(&trace.engine().definitions().session.exe);
+    if let Some(file) = rules {
+        let rules = fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
+        classes.add_rules(&rules).with_context(|| format!("{}", file.display()))?;
+    }
+    Ok(classes)
+}
+
+/// Refuses a query that asks for something that the trace does not have.
+pub fn check_misfit(trace: &OpenTrace, query: &Query) -> anyhow::Result<()> {
+    let Some(Misfit { name, value, reason }) = query.misfit(trace.engine()) else { return Ok(()) };
+    anyhow::bail!("--{name} {value} {reason} ({})", trace.path().display())
+}
+
+/// If something is missing in the trace, says so in one sentence on stderr.
+pub fn warn_of_missing(trace: &OpenTrace) {
+    let definitions = trace.engine().definitions();
+    let name = trace.path().display();
+    let faults = trace.engine().faults();
+    if trace.damage_count() > 0 || !faults.is_empty() {
+        crate::say(format_args!("heaptrack: {name} is damaged in places; what could be read is shown"));
+    } else if definitions.losses.lost_events > 0 && definitions.has_ended() {
+        let lost = counted(definitions.losses.lost_events, "event is", "events are");
+        crate::say(format_args!("heaptrack: {lost} missing in {name}; what is there is shown"));
+    } else if !trace.is_complete() && definitions.session.kde().is_none() {
+        crate::say(format_args!("heaptrack: {name} is not complete; what is there is shown"));
     }
 }
 

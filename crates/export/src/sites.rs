@@ -1,0 +1,108 @@
+//! A table of stacks: a row for each stack that allocates, with all its costs.
+//!
+//! Receives: the selected stacks, with lifetimes and own peaks. Must hold: the columns are a contract with scripts. Their
+//! names and meanings stay; new ones may be added at the end.
+use crate::json;
+use crate::selected::{NOTHING, Selected, name};
+use crate::table::{Cell, TableFormat, TableWriter};
+use analysis::{Costs, Detail, StackTableLevel};
+use std::io::{self, Write};
+
+/// The columns besides the costs.
+const LEAKS: [&str; 5] =
+    ["own_peak_allocations", "leaked_bytes", "leaked_allocations", "suppressed_bytes", "suppressed_allocations"];
+const PLACES: [&str; 9] =
+    ["function", "file", "line", "module", "offset", "blamed_function", "blamed_file", "blamed_line", "stack"];
+
+pub fn write(selected: &Selected<'_>, format: TableFormat, out: &mut dyn Write) -> io::Result<()> {
+    let columns: Vec<&str> = ["site"].iter().chain(Costs::NAMES).chain(&LEAKS).chain(&PLACES).copied().collect();
+    let mut table = TableWriter::new(format, &columns, out)?;
+    let mut path = Vec::new();
+    for row in selected.rows {
+        selected.levels(row.site, &mut path);
+        let levels: Vec<&StackTableLevel> = path.iter().filter_map(|level| selected.level(*level)).collect();
+        let stack = match format {
+            TableFormat::Csv => folded(selected, &levels),
+            TableFormat::JsonLines => frames(selected, &levels),
+        };
+        let mut cells = vec![Cell::Number(row.site as u64)];
+        cells.extend(costs(selected, row));
+        cells.extend(leaks(selected, row));
+        cells.extend(places(selected, row, &levels));
+        cells.push(Cell::Json(&stack));
+        table.row(&cells)?;
+    }
+    Ok(())
+}
+
+fn costs<'a>(selected: &Selected<'_>, row: &Detail) -> impl Iterator<Item = Cell<'a>> {
+    let is_instant = selected.range.instant;
+    Costs::NAMES.iter().zip(row.costs.values()).map(move |(name, value)| {
+        let is_known = !is_instant || matches!(*name, "live_bytes" | "live_allocations");
+        if is_known { Cell::Number(value) } else { Cell::Unknown }
+    })
+}
+
+fn leaks<'a>(selected: &Selected<'_>, row: &Detail) -> [Cell<'a>; 5] {
+    let (bytes, blocks) = selected.leaked(row);
+    let own_peak = (!selected.range.instant).then_some(row.own_peak_allocations);
+    let suppressed = (row.costs.live_bytes - bytes, row.costs.live_allocations - blocks);
+    let [bytes, blocks, suppressed_bytes, suppressed_blocks] =
+        [bytes, blocks, suppressed.0, suppressed.1].map(Cell::Number);
+    [Cell::number(own_peak), bytes, blocks, suppressed_bytes, suppressed_blocks]
+}
+
+/// The innermost level, and the innermost one in the user's own code.
+fn places<'a>(selected: &Selected<'a>, row: &Detail, levels: &[&StackTableLevel]) -> [Cell<'a>; 8] {
+    let table = selected.table;
+    let innermost = levels.first();
+    let blamed = table.stack(row.site).blamed.and_then(|node| table.level(node));
+    let line = |level: Option<&StackTableLevel>| Cell::number(level.and_then(|level| level.line).map(u64::from));
+    let text = |level: Option<&StackTableLevel>, of: fn(&StackTableLevel) -> Option<u32>| {
+        Cell::text(level.and_then(|level| table.text(of(level))))
+    };
+    let innermost = innermost.copied();
+    [
+        text(innermost, |level| level.function),
+        text(innermost, |level| level.file),
+        line(innermost),
+        text(innermost, |level| level.module),
+        Cell::number(innermost.and_then(|level| level.offset)),
+        text(blamed, |level| level.function),
+        text(blamed, |level| level.file),
+        line(blamed),
+    ]
+}
+
+/// `outermost;...;innermost`.
+fn folded(selected: &Selected<'_>, levels: &[&StackTableLevel]) -> String {
+    let names: Vec<String> = levels
+        .iter()
+        .rev()
+        .map(|level| name(selected.table, level).replace(';', ":").replace(['\n', '\r'], " "))
+        .collect();
+    if names.is_empty() { NOTHING.to_owned() } else { names.join(";") }
+}
+
+/// A list of levels, innermost first, as in `print --json`.
+fn frames(selected: &Selected<'_>, levels: &[&StackTableLevel]) -> String {
+    #[derive(serde::Serialize)]
+    struct Frame<'a> {
+        function: Option<&'a str>,
+        file: Option<&'a str>,
+        line: Option<u32>,
+        module: Option<&'a str>,
+        offset: Option<u64>,
+        inlined: bool,
+    }
+    let table = selected.table;
+    let frame = |level: &&StackTableLevel| Frame {
+        function: table.text(level.function),
+        file: table.text(level.file),
+        line: level.line,
+        module: table.text(level.module),
+        offset: level.offset,
+        inlined: level.inlined,
+    };
+    json::value(&levels.iter().map(frame).collect::<Vec<_>>())
+}
