@@ -99,14 +99,22 @@ install() {
     return "$status"
 }
 
-# Installs the npm packages of the page's tests and of its type check. Repeats that only when the lock file is newer
+# Installs the npm packages of the tests of the page and of exports, and of the page's type check. Repeats that only when the lock file is newer
 # than the installed packages.
 install_npm_packages() {
-    for folder in "$here/page" "$here/../crates/web/page"; do
+    for folder in "$here/page" "$here/exports" "$here/../crates/web/page"; do
         [ "$folder/node_modules/.package-lock.json" -nt "$folder/package-lock.json" ] && continue
         echo "tests/setup.sh: npm packages of $folder"
         (cd "$folder" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/.package-lock.json)
     done
+}
+
+# DuckDB reads the tables that `heaptrack export` writes.
+install_duckdb() {
+    folder="$here/../target/duckdb"
+    [ ! -d "$folder/duckdb" ] || return 0
+    echo "tests/setup.sh: DuckDB, into $folder"
+    /usr/bin/python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --target "$folder" duckdb==2.0.0
 }
 
 missing=$(find_missing | tr '\n' ' ')
@@ -129,3 +137,4 @@ if [ ! -x "$here/../target/newer-python/usr/bin/python3.13" ] && { [ "$(id -u)" 
 fi
 "$here/newer-python.sh" "$here/../target/newer-python"
 install_npm_packages
+install_duckdb

@@ -56,7 +56,7 @@ pub fn write(selected: &Selected<'_>, events: Events, leaks: &[Leak], out: &mut 
     tables.libs(out)?;
     out.write_all(b",\"threads\":[{")?;
     tables.frames(out)?;
-    samples(&groups, &events.groups, &tables, out)?;
+    samples(selected, &groups, &events.groups, &tables, out)?;
     native_allocations(&groups, &events.groups, &tables, out)?;
     markers(selected, leaks, &mut tables, out)?;
     tables.strings(out)?;
@@ -127,8 +127,15 @@ fn thread(selected: &Selected<'_>, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The bytes that each stack allocated in each slice, so that the profiler's call tree and timeline have something to show
-/// before the user chooses a view of allocations.
-fn samples(groups: &[Group], slices: &Groups, tables: &Tables<'_, '_>, out: &mut dyn Write) -> io::Result<()> {
+/// before the user chooses a view of allocations. The first and the last row are empty: the profiler shows only the time
+/// between its first and its last sample.
+fn samples(
+    selected: &Selected<'_>,
+    groups: &[Group],
+    slices: &Groups,
+    tables: &Tables<'_, '_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut rows: Vec<(u16, u32, u64)> = Vec::new();
     for group in groups.iter().filter(|group| group.born != OUTSIDE) {
         rows.push((group.born, group.site, group.bytes));
@@ -141,13 +148,23 @@ fn samples(groups: &[Group], slices: &Groups, tables: &Tables<'_, '_>, out: &mut
         }
         is_same
     });
-    write!(out, ",\"samples\":{{\"length\":{},\"weightType\":\"bytes\",\"stack\":[", rows.len())?;
-    json::list(out, &rows, |out, row| tables.put_stack(row.1, out))?;
-    out.write_all(b"],\"time\":[")?;
-    json::list(out, &rows, |out, row| write!(out, "{}", ms(slices.middle_ns(row.0))))?;
-    out.write_all(b"],\"weight\":[")?;
-    json::list(out, &rows, |out, row| write!(out, "{}", row.2))?;
-    out.write_all(b"]}")
+    let end = ms(selected.range.to_ns - selected.range.from_ns);
+    write!(out, ",\"samples\":{{\"length\":{},\"weightType\":\"bytes\",\"stack\":[null,", rows.len() + 2)?;
+    each(out, &rows, |out, row| tables.put_stack(row.1, out))?;
+    out.write_all(b"null],\"time\":[0,")?;
+    each(out, &rows, |out, row| write!(out, "{}", ms(slices.middle_ns(row.0))))?;
+    write!(out, "{end}],\"weight\":[0,")?;
+    each(out, &rows, |out, row| write!(out, "{}", row.2))?;
+    out.write_all(b"0]}")
+}
+
+/// Writes the items, each with a comma after it.
+fn each<T>(
+    out: &mut dyn Write,
+    items: impl IntoIterator<Item = T>,
+    mut write: impl FnMut(&mut dyn Write, T) -> io::Result<()>,
+) -> io::Result<()> {
+    items.into_iter().try_for_each(|item| write(out, item).and_then(|()| out.write_all(b",")))
 }
 
 /// A group of blocks that is allocated or freed.
