@@ -355,6 +355,57 @@ fn exports_say_what_the_naive_replay_says() {
     }
 }
 
+/// The words of a query that `export` takes besides those about how stacks are shown.
+fn export_options(query: &Query) -> Vec<String> {
+    let options = query.options();
+    options.into_iter().filter(|option| !option.starts_with("--domain")).collect()
+}
+
+/// Tables of stacks are the view `profile`, and tables of events add up to it. `every_view_says_what_the_naive_replay_says` checks
+/// that view.
+#[test]
+fn tables_say_what_the_view_profile_says() {
+    let (mut chance, library) = Library::filled("tables", 20);
+    for _ in 0..count(300) {
+        let subject = library.any(&mut chance);
+        let query = library.support.fit(subject.query(&mut chance), &["--view profile"]);
+        if !library.support.refusals_of_print(&query, "--view profile", &subject.trace, &subject.file).is_empty() {
+            continue;
+        }
+        let view = print_view(&library, subject, "profile", &query);
+        let options = export_options(&query);
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let sites: Vec<Value> = export(&library, subject, "jsonl", &options)
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let column = |name: &str| sites.iter().map(|row| row[name].clone()).collect::<Vec<_>>();
+        assert_eq!(json!(column("site")), view["stack"], "{query:?}");
+        let costs = view.as_object().unwrap().iter().filter(|(name, list)| list.is_array() && *name != "stack");
+        for (name, list) in costs {
+            let is_known = query.at.is_none() || matches!(name.as_str(), "live_bytes" | "live_allocations");
+            let expected = if is_known { list.clone() } else { json!(vec![Value::Null; sites.len()]) };
+            assert_eq!(json!(column(name)), expected, "{}: {name} {query:?}", subject.file.display());
+        }
+        if query.at.is_some() {
+            continue;
+        }
+        let options: Vec<&str> = options.iter().copied().filter(|option| !option.contains("suppressions")).collect();
+        let options = [&options[..], &["--rows", "events"]].concat();
+        let mut sums: BTreeMap<(String, u64), u64> = BTreeMap::new();
+        for line in export(&library, subject, "jsonl", &options).lines() {
+            let row: Value = serde_json::from_str(line).unwrap();
+            *sums.entry((row["event"].as_str().unwrap().to_owned(), number(&row["site"]))).or_default() +=
+                number(&row["size"]);
+        }
+        for row in &sites {
+            let sum = |event: &str| sums.get(&(event.to_owned(), number(&row["site"]))).copied().unwrap_or(0);
+            let costs = (number(&row["allocated_bytes"]), number(&row["freed_bytes"]));
+            assert_eq!((sum("alloc"), sum("free")), costs, "{}: {row} {query:?}", subject.file.display());
+        }
+    }
+}
+
 /// The data that `heaptrack report` puts into its page.
 fn report_data(library: &Library, file: &Path) -> Value {
     let (page, packed) = (library.folder.join("report.html"), library.folder.join("report.gz.txt"));

@@ -56,7 +56,7 @@ impl Engine {
         &self,
         blocks: &mut dyn Blocks,
         query: &Query,
-        each: impl FnMut(&BlockEvent),
+        each: &mut dyn FnMut(&BlockEvent),
     ) -> Result<Range, Gone> {
         let range = self.range(query);
         let chosen = self.chosen(query);
@@ -81,17 +81,17 @@ impl Engine {
     }
 }
 
-struct EventSink<F> {
+struct EventSink<'a> {
     alloc_classes: Vec<KnownAllocClass>,
     selection: Option<Selection>,
     /// Blocks of a merged trace that an event frees, although the program did not, and whether they are leaked.
     gone: HashMap<u64, bool>,
     /// The walk is within the range.
     is_on: bool,
-    each: F,
+    each: &'a mut dyn FnMut(&BlockEvent),
 }
 
-impl<F: FnMut(&BlockEvent)> EventSink<F> {
+impl EventSink<'_> {
     #[inline]
     fn emit(&mut self, kind: BlockEventKind, now: &Now, sequence: u64, birth: &Birth) {
         let Some(known) = self.alloc_classes.get(birth.alloc_class as usize).filter(|_| self.is_on) else { return };
@@ -103,7 +103,7 @@ impl<F: FnMut(&BlockEvent)> EventSink<F> {
     }
 }
 
-impl<F: FnMut(&BlockEvent)> Sink for EventSink<F> {
+impl Sink for EventSink<'_> {
     type Kept = Birth;
 
     #[inline]

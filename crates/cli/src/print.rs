@@ -21,6 +21,7 @@ mod text;
 mod text_report;
 mod units;
 
+pub use files::write_massif;
 pub use lens::Lens;
 pub use loaded_trace::{check_misfit, code_classes, warn_of_missing};
 pub use optional_values::with_values;

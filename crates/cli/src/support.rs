@@ -276,6 +276,7 @@ pub const SUPPRESSIONS: [&str; 4] =
 const SELECTING: &[Format] = &[
     Format::Folded,
     Format::Svg,
+    Format::Massif,
     Format::Pprof,
     Format::Speedscope,
     Format::Firefox,

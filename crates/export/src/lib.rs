@@ -1,7 +1,7 @@
 //! Traces in formats of other tools, one module per format.
 //!
-//! Receives: a trace, as blocks (`heaptrack`, `massif`), as a report (`massif`, `folded`; `svg` takes the rows of
-//! `folded`), as selected stacks with their costs (`Selected`), or as events. Returns: bytes, to any writer. Must hold: no number changes; characters of a name that would break a
+//! Receives: a trace, as blocks (`heaptrack`), as a report (`folded`; `svg` takes the rows of `folded`), as selected stacks
+//! with their costs (`Selected`), or as events. Returns: bytes, to any writer. Must hold: no number changes; characters of a name that would break a
 //! format are escaped or replaced, and the name is never left out.
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,6 @@ pub mod events;
 pub mod firefox;
 pub mod folded;
 pub mod gperftools;
-mod heap;
 pub mod heaptrack;
 mod hex;
 mod json;
@@ -33,6 +32,8 @@ pub use table::TableFormat;
 pub enum Error {
     #[error(transparent)]
     Read(#[from] format::Error),
+    #[error(transparent)]
+    ReadAgain(#[from] analysis::Gone),
     #[error("writing failed: {0}")]
     Write(#[from] std::io::Error),
 }

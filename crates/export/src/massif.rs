@@ -1,27 +1,35 @@
 //! Massif's output file, as `ms_print` and massif-visualizer read it.
 //!
-//! Receives: a trace, several times, and its report (for names). Returns: text. The session is cut into slices of equal
-//! time. A snapshot shows the heap at the highest moment of its slice, so the peak is among them. Must hold: a node has
-//! the bytes of its children and of the stacks that end at it; no name contains a `#`, which starts a comment for
-//! `ms_print`.
+//! Receives: the events of the blocks that are exported, twice, and what the stacks held before. Returns: text. The time is
+//! cut into slices of equal length. A snapshot shows the heap at the highest moment of its slice, so the peak is among them.
+//! Must hold: a node has the bytes of its children and of the stacks that end at it; no name contains a `#`, which starts a
+//! comment for `ms_print`.
 //!
 //! ```text
 //! snapshot=3 · time=120 (ms) · mem_heap_B=4096 · heap_tree=detailed
 //! n2: 4096 (heap allocation functions) malloc/new/new[], --alloc-fns, etc.
 //!  n1: 3000 0x1139: foo (a.c:3)          callers nest below callees
 //! ```
-use crate::definitions::Definitions;
-use crate::heap::Heap;
+use crate::Error;
 use crate::hex::one_line;
-use crate::{Error, Opener};
-use analysis::{Level, Report};
-use format::{BlockKind, Frame};
+use analysis::{BlockEvent, BlockEventKind, Definitions, Level, Range, SiteId};
+use format::Frame;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::{self, Write};
 
-const NOT_EVENTS: &[BlockKind] =
-    &[BlockKind::Symbols, BlockKind::Stacks, BlockKind::AllocClasses, BlockKind::Checkpoint];
 const MS: u64 = 1_000_000;
+
+/// Walks over the events of the blocks that are exported, and calls a function for each.
+pub type Walk<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&BlockEvent)) -> Result<(), Error>;
+
+/// What is exported.
+pub struct Input<'a> {
+    pub definitions: &'a Definitions,
+    pub range: Range,
+    /// The bytes that stacks held when the range began. Stacks that held nothing may be left out.
+    pub base: &'a [(SiteId, u64)],
+}
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -47,36 +55,70 @@ struct Moment {
     time_ns: u64,
 }
 
-pub fn write(open: Opener, report: &Report, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
-    let definitions = Definitions::read(open()?)?;
-    let moments = moments(open, &definitions, report.totals.runtime_ns, options.snapshots.max(1))?;
+pub fn write(input: &Input<'_>, walk: Walk<'_>, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
+    let moments = moments(input, walk, options.snapshots.max(1))?;
     let peak = (0..moments.len()).rev().max_by_key(|at| moments[*at].bytes).unwrap_or(0);
-    let command = one_line(&report.session.command.join(" ")).replace('#', "");
+    let command = one_line(&input.definitions.session.command.join(" ")).replace('#', "");
     write!(out, "desc: heaptrack\ncmd: {command}\ntime_unit: ms\n")?;
-    empty(out, 0, 0, 0)?;
-    let mut snapshots = Snapshots { report, options, moments, peak, next: 0, out, failed: None };
-    each_allocation(open, &definitions, |heap| snapshots.look(heap))?;
+    let base = Heap::new(input).bytes;
+    empty(out, 0, input.range.from_ns / MS, base)?;
+    let labels = Labels::new(input.definitions);
+    let mut snapshots = Snapshots { labels, options, moments, peak, next: 0, out, failed: None };
+    each_allocation(input, walk, |heap| snapshots.look(heap))?;
     snapshots.failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
-fn each_allocation(open: Opener, definitions: &Definitions, mut look: impl FnMut(&Heap)) -> Result<(), Error> {
-    let mut heap = Heap::new(definitions);
-    let mut source = open()?;
-    source.skip(NOT_EVENTS);
-    while let Some(block) = source.next_block()? {
-        if let Ok(mut events) = block.events() {
-            heap.walk(definitions, &mut events, &mut look);
+/// Live bytes during a walk, in total and by site.
+struct Heap {
+    by_site: Vec<u64>,
+    bytes: u64,
+    time_ns: u64,
+    /// The number of allocations so far.
+    allocations: u64,
+}
+
+impl Heap {
+    fn new(input: &Input<'_>) -> Self {
+        let mut by_site = vec![0; input.definitions.site_count()];
+        for (site, bytes) in input.base {
+            if let Some(place) = by_site.get_mut(*site as usize) {
+                *place = *bytes;
+            }
+        }
+        let bytes = by_site.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+        Heap { by_site, bytes, time_ns: input.range.from_ns, allocations: 0 }
+    }
+
+    fn add(&mut self, event: &BlockEvent) {
+        self.time_ns = event.time_ns;
+        let Some(site) = self.by_site.get_mut(event.site as usize) else { return };
+        if event.kind == BlockEventKind::Alloc {
+            self.allocations += 1;
+            *site = site.saturating_add(event.size);
+            self.bytes = self.bytes.saturating_add(event.size);
+        } else {
+            *site = site.saturating_sub(event.size);
+            self.bytes = self.bytes.saturating_sub(event.size);
         }
     }
-    Ok(())
+}
+
+fn each_allocation(input: &Input<'_>, walk: Walk<'_>, mut look: impl FnMut(&Heap)) -> Result<(), Error> {
+    let mut heap = Heap::new(input);
+    walk(&mut |event| {
+        heap.add(event);
+        if event.kind == BlockEventKind::Alloc {
+            look(&heap);
+        }
+    })
 }
 
 /// The highest moments of all slices in which something was allocated.
-fn moments(open: Opener, definitions: &Definitions, runtime_ns: u64, count: usize) -> Result<Vec<Moment>, Error> {
-    let slice = runtime_ns / count as u64 + 1;
+fn moments(input: &Input<'_>, walk: Walk<'_>, count: usize) -> Result<Vec<Moment>, Error> {
+    let slice = (input.range.to_ns - input.range.from_ns) / count as u64 + 1;
     let mut moments = vec![Moment::default(); count];
-    each_allocation(open, definitions, |heap| {
-        let at = ((heap.time_ns / slice) as usize).min(count - 1);
+    each_allocation(input, walk, |heap| {
+        let at = ((heap.time_ns.saturating_sub(input.range.from_ns) / slice) as usize).min(count - 1);
         if let Some(moment) = moments.get_mut(at)
             && (heap.bytes > moment.bytes || moment.allocation == 0)
         {
@@ -88,7 +130,7 @@ fn moments(open: Opener, definitions: &Definitions, runtime_ns: u64, count: usiz
 }
 
 struct Snapshots<'a> {
-    report: &'a Report,
+    labels: Labels<'a>,
     options: &'a Options,
     moments: Vec<Moment>,
     peak: usize,
@@ -121,11 +163,11 @@ impl Snapshots<'_> {
         head(self.out, number, moment.time_ns / MS, moment.bytes)?;
         writeln!(self.out, "heap_tree={}", if self.next == self.peak { "peak" } else { "detailed" })?;
         let mut tree = Tree::default();
-        for (stack, bytes) in heap.by_stack.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
-            tree.add(self.report, stack as u32, *bytes);
+        for (bytes, site) in heap.by_site.iter().zip(0u32..).filter(|(bytes, _)| **bytes > 0) {
+            tree.add(self.labels.of_site(site), *bytes);
         }
         let least = (moment.bytes as f64 * self.options.threshold / 100.0) as u64;
-        tree.write(self.out, ROOT, 0, least, self.options.threshold)
+        tree.write(self.out, &self.labels, least, self.options.threshold)
     }
 }
 
@@ -139,12 +181,50 @@ fn empty(out: &mut dyn Write, number: usize, ms: u64, bytes: u64) -> io::Result<
     writeln!(out, "heap_tree=empty")
 }
 
+/// The texts of levels, each of them once. Most snapshots have the same stacks.
+struct Labels<'a> {
+    definitions: &'a Definitions,
+    list: Vec<String>,
+    known: HashMap<String, u32>,
+    /// By site, innermost first; empty if they were not needed yet.
+    of_site: Vec<Vec<u32>>,
+}
+
+impl<'a> Labels<'a> {
+    fn new(definitions: &'a Definitions) -> Self {
+        let of_site = vec![Vec::new(); definitions.site_count()];
+        Labels { definitions, list: Vec::new(), known: HashMap::new(), of_site }
+    }
+
+    fn of_site(&mut self, site: SiteId) -> &[u32] {
+        let Some(labels) = self.of_site.get_mut(site as usize) else { return &[] };
+        if labels.is_empty() {
+            for level in self.definitions.levels(self.definitions.stack_of(site)) {
+                let label = label(&level);
+                let next = self.list.len() as u32;
+                let number = *self.known.entry(label.clone()).or_insert(next);
+                if number == next {
+                    self.list.push(label);
+                }
+                labels.push(number);
+            }
+        }
+        labels
+    }
+
+    fn text(&self, label: Option<u32>) -> &str {
+        const ALL: &str = "(heap allocation functions) malloc/new/new[], --alloc-fns, etc.";
+        label.and_then(|label| self.list.get(label as usize)).map_or(ALL, String::as_str)
+    }
+}
+
 const ROOT: usize = 0;
 
 /// A level and the bytes that were allocated through it.
 #[derive(Default)]
 struct Node {
-    label: String,
+    /// `None` for the total.
+    label: Option<u32>,
     bytes: u64,
     children: Vec<usize>,
 }
@@ -153,37 +233,38 @@ struct Node {
 #[derive(Default)]
 struct Tree {
     nodes: Vec<Node>,
-    known: HashMap<(usize, String), usize>,
+    known: HashMap<(usize, u32), usize>,
 }
 
 impl Tree {
-    fn add(&mut self, report: &Report, stack: u32, bytes: u64) {
+    fn add(&mut self, labels: &[u32], bytes: u64) {
         if self.nodes.is_empty() {
-            let label = "(heap allocation functions) malloc/new/new[], --alloc-fns, etc.".into();
-            self.nodes.push(Node { label, ..Node::default() });
+            self.nodes.push(Node::default());
         }
         let mut at = ROOT;
         self.nodes[at].bytes = self.nodes[at].bytes.saturating_add(bytes);
-        for level in report.levels(stack) {
-            at = self.child(at, label(&level));
+        for label in labels {
+            at = self.child(at, *label);
             self.nodes[at].bytes = self.nodes[at].bytes.saturating_add(bytes);
         }
     }
 
-    fn child(&mut self, parent: usize, label: String) -> usize {
-        if let Some(known) = self.known.get(&(parent, label.clone())) {
-            return *known;
-        }
+    fn child(&mut self, parent: usize, label: u32) -> usize {
         let child = self.nodes.len();
-        self.nodes.push(Node { label: label.clone(), ..Node::default() });
-        self.nodes[parent].children.push(child);
-        self.known.insert((parent, label), child);
-        child
+        match self.known.entry((parent, label)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(place) => {
+                place.insert(child);
+                self.nodes.push(Node { label: Some(label), ..Node::default() });
+                self.nodes[parent].children.push(child);
+                child
+            }
+        }
     }
 
-    /// Writes a node and everything below it. It does not recurse, because stacks are deep.
-    fn write(&mut self, out: &mut dyn Write, root: usize, depth: usize, least: u64, threshold: f64) -> io::Result<()> {
-        let mut open = vec![(root, depth)];
+    /// Writes all nodes. It does not recurse, because stacks are deep.
+    fn write(&self, out: &mut dyn Write, labels: &Labels<'_>, least: u64, threshold: f64) -> io::Result<()> {
+        let mut open = vec![(ROOT, 0)];
         // The sum of a node's small children comes after all others: (depth, bytes, places).
         let mut summed: Vec<(usize, u64, usize)> = Vec::new();
         while let Some((at, depth)) = open.pop() {
@@ -196,7 +277,7 @@ impl Tree {
             let shown = children.iter().filter(|child| self.nodes[**child].bytes >= least.max(1)).count();
             let hidden = children[shown..].iter().map(|child| self.nodes[*child].bytes).fold(0, u64::saturating_add);
             let count = shown + (shown < children.len()) as usize;
-            writeln!(out, "{:depth$}n{count}: {} {}", "", node.bytes, node.label)?;
+            writeln!(out, "{:depth$}n{count}: {} {}", "", node.bytes, labels.text(node.label))?;
             if shown < children.len() {
                 summed.push((depth + 1, hidden, children.len() - shown));
             }

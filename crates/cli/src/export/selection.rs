@@ -1,5 +1,5 @@
 //! An open trace and the part of it that is exported.
-use super::{Export, Format, Rows};
+use super::{Export, Format};
 use crate::memory;
 use crate::print::{check_misfit, code_classes, warn_of_missing};
 use crate::trouble::unreadable;
@@ -32,7 +32,7 @@ pub fn trace_file(options: &Export, domain: Domain, reading: Reading) -> anyhow:
 
 impl Selection {
     pub fn open(options: &Export, query: &Query) -> anyhow::Result<Self> {
-        let is_whole = query.is_whole() && !walks_events(options);
+        let is_whole = query.is_whole() && !walks_events(options.format());
         let reading = if is_whole { Reading::Session } else { Reading::Range };
         let file = trace_file(options, query.domain, reading)?;
         let trace = OpenOptions::new().domain(query.domain).open_file(file, |_, _| ());
@@ -114,12 +114,9 @@ impl Selection {
 }
 
 /// Whether the format needs more than the sums that are known when the trace is open.
-fn walks_events(options: &Export) -> bool {
-    match options.format() {
-        Format::Heaptrack | Format::Folded | Format::Svg | Format::Massif | Format::Speedscope | Format::Gperftools => {
-            false
-        }
-        Format::Pprof | Format::Firefox | Format::Dhat => true,
-        Format::Csv | Format::Jsonl => matches!(options.rows, Rows::Sites | Rows::Events),
+const fn walks_events(format: Format) -> bool {
+    match format {
+        Format::Heaptrack | Format::Folded | Format::Svg | Format::Speedscope | Format::Gperftools => false,
+        Format::Massif | Format::Pprof | Format::Firefox | Format::Dhat | Format::Csv | Format::Jsonl => true,
     }
 }

@@ -1,11 +1,11 @@
 //! Writes each of the formats.
 use super::selection::{Selection, trace_file};
 use super::{Export, Format, Rows, kde, segment};
-use crate::print::Lens;
+use crate::print::{Lens, write_massif};
 use crate::trouble::unreadable;
 use analysis::view::{Leak, judge};
 use analysis::{Cost, Costs, Details, Query, When};
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use export::events::EventTable;
 use export::{
     Packed, Packing, TableFormat, dhat, firefox, folded, gperftools, heaptrack, massif, pprof, sites, speedscope, svg,
@@ -60,8 +60,7 @@ pub fn write(options: &Export, query: &Query, is_packed: bool, out: &mut dyn Wri
             say_folded(&selection, "snapshots of that time show only the blocks that stayed");
             let (threshold, detailed_every) = (options.massif_threshold, options.massif_detailed_freq);
             let massif = massif::Options { threshold, detailed_every, ..massif::Options::default() };
-            let (report, file) = selection.trace.into_report().context("the trace was opened with an index")?;
-            massif::write(&|| file.source(), &report, &massif, out).map_err(read_again)?;
+            write_massif(&selection.trace, &selection.query, &massif, out)?;
         }
         Format::Pprof => write_pprof(&selection, is_packed, out)?,
         Format::Speedscope => {
@@ -116,7 +115,7 @@ fn grouped_events(selection: &Selection, details: &Details) -> anyhow::Result<fi
     let base = details.rows.iter().map(|row| row.costs.base_bytes).fold(0, u64::saturating_add);
     let mut events = firefox::Events::new(details.range, engine.definitions().site_count(), base);
     let mut blocks = selection.trace.blocks().map_err(|error| selection.unreadable(&error))?;
-    let walked = engine.each_block_event(&mut blocks, &selection.query, |event| events.add(event));
+    let walked = engine.each_block_event(&mut blocks, &selection.query, &mut |event| events.add(event));
     walked.map_err(|error| selection.unreadable(&error))?;
     Ok(events)
 }
@@ -140,7 +139,7 @@ fn write_table(selection: &Selection, rows: Rows, format: TableFormat, out: &mut
     let engine = selection.trace.engine();
     let mut blocks = selection.trace.blocks().map_err(|error| selection.unreadable(&error))?;
     let mut table = EventTable::new(engine.definitions(), format, out)?;
-    let walked = engine.each_block_event(&mut blocks, &selection.query, |event| table.add(event));
+    let walked = engine.each_block_event(&mut blocks, &selection.query, &mut |event| table.add(event));
     walked.map_err(|error| selection.unreadable(&error))?;
     Ok(table.finish()?)
 }

@@ -2,7 +2,10 @@
 use super::loaded_trace::LoadedTrace;
 use super::options::Print;
 use crate::destination::{Content, Destination, named_after};
-use analysis::{Cost, Costs, Query};
+use crate::trouble::unreadable;
+use analysis::{BlockEvent, Cost, Costs, Query};
+use heaptrack_trace::OpenTrace;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 pub struct Files {
@@ -33,11 +36,8 @@ impl LoadedTrace {
         if let Some(file) = &files.histogram {
             self.write_histogram(file, query)?;
         }
-        if files.flamegraph.is_none() && files.massif.is_none() {
-            return Ok(());
-        }
-        let report = self.report(query.suppressions && cost == Cost::Leaked);
         if let Some(file) = &files.flamegraph {
+            let report = self.report(query.suppressions && cost == Cost::Leaked);
             let lens = self.lens(query);
             let value = |costs: &Costs| cost.of(costs, false).max(0) as u64;
             let rows = export::folded::rows_of(&report, value, |levels| {
@@ -51,8 +51,7 @@ impl LoadedTrace {
                 detailed_every: options.massif_detailed_freq,
                 ..export::massif::Options::default()
             };
-            let open = || self.trace.file().source();
-            file.write(Content::Other, |out| Ok(export::massif::write(&open, &report, &massif, out)?))?;
+            file.write(Content::Other, |out| write_massif(&self.trace, &Query::default(), &massif, out))?;
         }
         Ok(())
     }
@@ -85,4 +84,33 @@ impl LoadedTrace {
             sites: sites.collect(),
         }
     }
+}
+
+/// Writes massif's file about the blocks that the query selects.
+pub fn write_massif(
+    trace: &OpenTrace,
+    query: &Query,
+    options: &export::massif::Options,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let again = |error: &dyn std::fmt::Display| unreadable(trace.path(), error);
+    let (engine, range) = (trace.engine(), trace.engine().range(query));
+    // Only a range that begins later has blocks from before.
+    let base: Vec<_> = match query.from {
+        None => Vec::new(),
+        Some(_) => {
+            let profile = trace.profile(query).map_err(|error| again(&error))?;
+            profile.stacks.iter().map(|(site, costs)| (*site, costs.base_bytes)).collect()
+        }
+    };
+    let input = export::massif::Input { definitions: engine.definitions(), range, base: &base };
+    let mut blocks = trace.blocks().map_err(|error| again(&error))?;
+    let mut walk = |each: &mut dyn FnMut(&BlockEvent)| {
+        engine.each_block_event(&mut blocks, query, each)?;
+        Ok(())
+    };
+    export::massif::write(&input, &mut walk, options, out).map_err(|error| match error {
+        export::Error::Write(error) => error.into(),
+        read => again(&read),
+    })
 }

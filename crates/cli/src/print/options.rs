@@ -267,7 +267,7 @@ impl Print {
 
     /// Returns what the outputs need to know of each live block.
     pub fn reading(&self, query: &Query) -> Reading {
-        let walks = |output: &Output| matches!(output, Output::View(_) | Output::Histogram);
+        let walks = |output: &Output| matches!(output, Output::View(_) | Output::Histogram | Output::Massif);
         let is_range = !query.is_whole() || self.print_leaks || self.compare.is_some();
         if is_range || self.outputs().iter().any(walks) { Reading::Range } else { Reading::Session }
     }
