@@ -1,7 +1,7 @@
 //! Every format of `heaptrack export`, read by a tool that is not from this project. Its numbers are those of `print --json`.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{target, workspace};
-use heaptrack_tests::{Folder, Outcome, Program, Report, process};
+use heaptrack_tests::{Chance, Folder, Outcome, Program, Report, process, scale};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -509,5 +509,39 @@ fn tables_are_read_by_duckdb() {
             json!([totals["allocated_bytes"], totals["deallocations"], totals["peak_bytes"]]),
             "{format}"
         );
+    }
+}
+
+/// A trace that was cut, or in which bits are flipped, is exported as far as it can be read, or refused with one sentence.
+#[test]
+fn damaged_traces_are_exported_as_far_as_they_go() {
+    let outcome = recorded();
+    let folder = Folder::new();
+    let whole = std::fs::read(&outcome.trace).unwrap();
+    let mut chance = Chance::new("damaged exports");
+    let file = folder.join("damaged.htz");
+    for round in 0..scale::count(100) {
+        let mut bytes = whole.clone();
+        let at = chance.between(0, whole.len() as u64) as usize;
+        if round % 2 == 0 {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= 1 << chance.between(0, 8);
+        }
+        std::fs::write(&file, &bytes).unwrap();
+        for format in ["pprof", "speedscope", "firefox", "dhat", "gperftools", "csv", "jsonl", "massif"] {
+            let mut command = Command::new(heaptrack());
+            let done = command.args(["export", "--to", format]).arg(&file).output().unwrap();
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert!(said.lines().count() <= 1 && !said.contains("panicked"), "byte {at}, {format}: {said}");
+            match done.status.code() {
+                Some(0) if matches!(format, "speedscope" | "firefox" | "dhat") => {
+                    serde_json::from_slice::<Value>(&done.stdout)
+                        .unwrap_or_else(|error| panic!("{at} {format}: {error}"));
+                }
+                Some(0) => assert!(!done.stdout.is_empty() || format == "jsonl", "byte {at}, {format}"),
+                code => assert_eq!((code, done.stdout.len()), (Some(2), 0), "byte {at}, {format}: {said}"),
+            }
+        }
     }
 }
