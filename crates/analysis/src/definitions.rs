@@ -8,6 +8,7 @@
 use crate::frame_names::{Level, Names};
 use crate::group_id::GroupId;
 use crate::interning::number_of;
+use crate::known_costs::KnownCosts;
 use format::{
     AllocClass, AllocClasses, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, Module, Process, Processes,
     RssSample, Session, StackNode, Stacks, Summary, Thread, Unseen, Waits,
@@ -49,6 +50,8 @@ pub struct Definitions {
     /// What could not be recorded, and why.
     pub unseen: Vec<Unseen>,
     pub suppressions: String,
+    /// What is known, if this is a heap profile of another tool. It has no events.
+    pub profile: Option<KnownCosts>,
     /// The size of the heap when the recorder attached to the program.
     pub heap_at_attach: Option<HeapAtAttach>,
     /// How long threads of the program waited for the recorder.

@@ -12,6 +12,7 @@ use crate::ended;
 use crate::event_counter::EventCounter;
 use crate::folds;
 use crate::index::{Bounds, Index};
+use crate::known_costs::KnownCosts;
 use crate::moment::{Moment, When};
 use crate::profile::{Profile, Range};
 use crate::query::Query;
@@ -89,6 +90,20 @@ impl Engine {
     pub fn add_kde_counts(&mut self, counts: Box<KdeCounts>) {
         self.counter = EventCounter::of_kde(counts, self.definitions.session.counting);
         self.blocks = usize::MAX;
+    }
+
+    /// The costs of each site of a heap profile of another tool, which replace the events. The definitions must be
+    /// complete, and `sums` must be in the order of the allocation classes, one for each site.
+    pub fn add_sums(&mut self, mut sums: Vec<Costs>, known: KnownCosts) {
+        sums.resize(self.definitions.site_count(), Costs::default());
+        sums.iter_mut().for_each(|costs| known.complete(costs));
+        self.definitions.profile = Some(known);
+        self.counter = EventCounter::of_sums(sums, self.runtime_ns());
+    }
+
+    /// The costs of each site of a heap profile, which has no events.
+    pub(crate) fn sums(&self) -> Option<&[Costs]> {
+        self.counter.sums()
     }
 
     /// Forgets the live blocks, because no more events come in. Their counts stay.
@@ -216,7 +231,10 @@ impl Engine {
     /// The sites that allocated, and what they cost.
     fn whole_sites(&self) -> impl Iterator<Item = (u32, Costs)> + use<> {
         let numbered = self.whole_costs().into_iter().zip(0u32..);
-        numbered.filter(|(costs, _)| costs.allocations > 0).map(|(costs, site)| (site, costs))
+        let is_profile = self.definitions.profile.is_some();
+        numbered
+            .filter(move |(costs, _)| costs.allocations > 0 || is_profile && !costs.is_zero())
+            .map(|(costs, site)| (site, costs))
     }
 
     /// The whole session without another walk, with own peaks and lifetimes of 0. Returns `None` with an index, whose

@@ -18,6 +18,8 @@ pub(crate) enum EventCounter {
     Indexed(Box<Walker<Counter<'static>>>),
     /// Has the counts of the whole session, which were made while the file was read.
     Kde(Box<KdeCounts>, Now),
+    /// The costs of each site of a heap profile, which has no events.
+    Sums(Vec<Costs>, Box<Now>),
 }
 
 impl EventCounter {
@@ -27,6 +29,19 @@ impl EventCounter {
 
     pub(crate) fn indexed() -> Self {
         EventCounter::Indexed(Box::new(Index::feeder()))
+    }
+
+    /// `sums`: by site.
+    pub(crate) fn of_sums(sums: Vec<Costs>, time_ns: u64) -> Self {
+        EventCounter::Sums(sums, Box::new(Now { time_ns, ..Now::default() }))
+    }
+
+    /// The costs of each site, if no events are known.
+    pub(crate) fn sums(&self) -> Option<&[Costs]> {
+        match self {
+            EventCounter::Sums(sums, _) => Some(sums),
+            _ => None,
+        }
     }
 
     pub(crate) fn of_kde(counts: Box<KdeCounts>, counting: Counting) -> Self {
@@ -42,7 +57,7 @@ impl EventCounter {
         match self {
             EventCounter::Session(walker) => walker.walk(events),
             EventCounter::Indexed(walker) => walker.walk(events),
-            EventCounter::Kde(..) => Ok(()),
+            EventCounter::Kde(..) | EventCounter::Sums(..) => Ok(()),
         }
     }
 
@@ -50,7 +65,7 @@ impl EventCounter {
         match self {
             EventCounter::Session(walker) => walker.walk_flat(flat),
             EventCounter::Indexed(walker) => walker.walk_flat(flat),
-            EventCounter::Kde(..) => Ok(()),
+            EventCounter::Kde(..) | EventCounter::Sums(..) => Ok(()),
         }
     }
 
@@ -69,6 +84,7 @@ impl EventCounter {
                 Index::grow(walker, definitions);
             }
             EventCounter::Kde(_, now) => now.counting = counting,
+            EventCounter::Sums(_, now) => now.counting = counting,
         }
     }
 
@@ -83,7 +99,7 @@ impl EventCounter {
         match self {
             EventCounter::Session(walker) => walker.live = LiveBlocks::default(),
             EventCounter::Indexed(walker) => walker.live = LiveBlocks::default(),
-            EventCounter::Kde(..) => (),
+            EventCounter::Kde(..) | EventCounter::Sums(..) => (),
         }
     }
 
@@ -93,6 +109,7 @@ impl EventCounter {
             EventCounter::Session(walker) => &walker.now,
             EventCounter::Indexed(walker) => &walker.now,
             EventCounter::Kde(_, now) => now,
+            EventCounter::Sums(_, now) => now,
         }
     }
 
@@ -100,7 +117,7 @@ impl EventCounter {
         match self {
             EventCounter::Session(walker) => walker.damaged,
             EventCounter::Indexed(walker) => walker.damaged,
-            EventCounter::Kde(..) => 0,
+            EventCounter::Kde(..) | EventCounter::Sums(..) => 0,
         }
     }
 
@@ -109,6 +126,7 @@ impl EventCounter {
             EventCounter::Session(walker) => walker.unknown_frees,
             EventCounter::Indexed(walker) => walker.unknown_frees,
             EventCounter::Kde(counts, _) => counts.unknown_frees(),
+            EventCounter::Sums(..) => 0,
         }
     }
 
@@ -116,7 +134,7 @@ impl EventCounter {
         match self {
             EventCounter::Session(walker) => walker.sink.implied_frees,
             EventCounter::Indexed(walker) => walker.sink.implied_frees,
-            EventCounter::Kde(..) => 0,
+            EventCounter::Kde(..) | EventCounter::Sums(..) => 0,
         }
     }
 
@@ -126,6 +144,11 @@ impl EventCounter {
             EventCounter::Session(walker) => walker.sink.peak(),
             EventCounter::Indexed(walker) => highest(index.finished_peaks().chain([walker.sink.peak()])),
             EventCounter::Kde(counts, _) => session_counter::peak(counts.classes()),
+            EventCounter::Sums(sums, _) => {
+                let sum = |cost: fn(&Costs) -> u64| sums.iter().map(cost).fold(0, u64::saturating_add);
+                let (bytes, allocations) = (sum(|costs| costs.peak_bytes), sum(|costs| costs.peak_allocations));
+                Peak { bytes, allocations, ..Peak::default() }
+            }
         }
     }
 
@@ -135,6 +158,7 @@ impl EventCounter {
             EventCounter::Session(walker) => walker.sink.sites(definitions),
             EventCounter::Indexed(walker) => walker.sink.groups.iter().map(|group| walker.sink.costs(group)).collect(),
             EventCounter::Kde(counts, _) => session_counter::sites(counts.classes(), &[], definitions),
+            EventCounter::Sums(sums, _) => sums.clone(),
         }
     }
 }

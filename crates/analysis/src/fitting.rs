@@ -24,7 +24,10 @@ impl std::fmt::Display for Misfit {
 impl Query {
     /// The first word that does not fit the trace.
     pub fn misfit(&self, engine: &Engine) -> Option<Misfit> {
-        self.late(engine).or_else(|| self.reversed(engine)).or_else(|| self.unknown_thread(engine))
+        self.needing_events(engine)
+            .or_else(|| self.late(engine))
+            .or_else(|| self.reversed(engine))
+            .or_else(|| self.unknown_thread(engine))
     }
 
     /// The same query, with a range that ends with the session at the latest. Blocks do not get older after that.
@@ -32,6 +35,18 @@ impl Query {
         let mut query = self.clone();
         query.to = self.to.filter(|to| !is_late(*to, engine));
         query
+    }
+
+    /// A heap profile of another tool has no events, so no part of its time and of its blocks can be selected.
+    fn needing_events(&self, engine: &Engine) -> Option<Misfit> {
+        engine.definitions().profile?;
+        let words = ["at", "from", "to", "thread", "size", "lifetime", "compare"];
+        let is_given = |word: &&str| {
+            self.given().iter().any(|(name, value)| name == word && (*name != "compare" || value.starts_with('@')))
+        };
+        let name = words.into_iter().find(is_given)?;
+        let reason = "needs events, and this is a heap profile, which has only sums".to_owned();
+        Some(Misfit { name, value: self.written(name), reason })
     }
 
     fn written(&self, name: &'static str) -> String {

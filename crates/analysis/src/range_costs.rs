@@ -22,6 +22,10 @@ impl Engine {
     pub fn profile(&self, blocks: &mut dyn Blocks, query: &Query) -> Result<Profile, Gone> {
         let range = self.range(query);
         let chosen = self.chosen(query);
+        if let Some(sums) = self.sums() {
+            let stacks = sums.iter().copied().zip(0u32..).filter(|(costs, site)| chosen.has(*site) && !costs.is_zero());
+            return Ok(Profile::new(range, stacks.map(|(costs, site)| (site, costs)).collect(), 0));
+        }
         let selection = self.selection(blocks, query, &range)?;
         let alloc_classes = self.alloc_classes_by_size(query);
         let index_suffices = selection.is_none() && matches!(alloc_classes, Cow::Borrowed(_));

@@ -79,8 +79,21 @@ pub fn run(options: &Analyze) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Refuses a heap profile of another tool, because nearly everything on the page needs events.
+pub fn refuse_profile(file: &Path) -> anyhow::Result<()> {
+    // A file that cannot be read gets its error later.
+    match heaptrack_trace::heap_profile_kind(file).ok().flatten() {
+        None => Ok(()),
+        Some(kind) => {
+            let (kind, file) = (kind.name(), file.display());
+            anyhow::bail!("{file} is {kind}, and the page needs events: `heaptrack print {file}` shows it")
+        }
+    }
+}
+
 fn store(options: &Analyze) -> anyhow::Result<Arc<TraceStore>> {
     let files: Vec<_> = options.files.iter().chain(&options.compare).map(|path| path.as_path()).collect();
+    files.iter().try_for_each(|file| refuse_profile(file))?;
     // With several files, the page shows which one is bad and opens the others.
     if let [file] = files.as_slice() {
         heaptrack_trace::open_without_names(file).map_err(|error| unreadable(file, &error))?;

@@ -14,6 +14,7 @@ mod loaded_trace;
 mod optional_values;
 mod options;
 mod paint;
+mod profile_text;
 mod progress;
 #[cfg(test)]
 mod tests;
@@ -65,6 +66,12 @@ pub(crate) fn write(options: &Print, out: &mut impl Write) -> anyhow::Result<()>
         (view, _) => view,
     };
     let (asked, base) = load(options, &query, compared, plan)?;
+    let profiles: Vec<&LoadedTrace> =
+        [Some(&asked), base.as_ref()].into_iter().flatten().filter(|one| one.is_profile()).collect();
+    if let Some(profile) = profiles.first() {
+        profile.check_asked(options, view)?;
+        [Some(&asked), base.as_ref()].into_iter().flatten().try_for_each(|one| one.check_known(&query))?;
+    }
     if let Some(view) = view {
         return asked.write_view(view, &query, base.as_ref(), out);
     }

@@ -38,6 +38,7 @@ pub struct Report {
 }
 
 pub fn run(options: &Report) -> anyhow::Result<ExitCode> {
+    crate::analyze::refuse_profile(&options.file)?;
     let inputs = [Some(&options.file), options.rules.as_ref(), options.suppressions.as_ref()];
     let inputs: Vec<&Path> = inputs.into_iter().flatten().map(|path| path.as_path()).collect();
     let page = options.output.clone().unwrap_or_else(|| options.file.with_extension("html"));

@@ -28,7 +28,7 @@ pub fn write(
     segment: &dyn Fn(&Module) -> Option<Segment>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let is_instant = selected.range.instant;
+    let is_instant = selected.range.instant || !selected.definitions.has_cost("allocations");
     let counts = |costs: &Costs| {
         let live = (costs.live_allocations, costs.live_bytes);
         // Of an instant only live blocks are known. Readers that find equal numbers show only these.

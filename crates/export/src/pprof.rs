@@ -37,25 +37,33 @@ mod field {
 pub struct ValueType {
     pub name: &'static str,
     unit: &'static str,
+    cost: &'static str,
     /// It is known at one instant.
     is_live: bool,
     of: fn(&Costs) -> u64,
 }
 
-const fn value(name: &'static str, unit: &'static str, is_live: bool, of: fn(&Costs) -> u64) -> ValueType {
-    ValueType { name, unit, is_live, of }
+impl ValueType {
+    fn is_known(&self, selected: &Selected<'_>) -> bool {
+        (self.is_live || !selected.range.instant) && selected.definitions.has_cost(self.cost)
+    }
+}
+
+const fn value(name: &'static str, cost: &'static str, is_live: bool, of: fn(&Costs) -> u64) -> ValueType {
+    let unit = if matches!(cost.as_bytes(), [.., b'b', b'y', b't', b'e', b's']) { "bytes" } else { "count" };
+    ValueType { name, unit, cost, is_live, of }
 }
 
 /// The names of the first two and of the last two are those of Go's heap profiles. Readers that know no default show the
 /// last one.
 pub const VALUES: [ValueType; 7] = [
-    value("alloc_objects", "count", false, |costs| costs.allocations),
-    value("alloc_space", "bytes", false, |costs| costs.allocated_bytes),
-    value("temporary_objects", "count", false, |costs| costs.temporary),
-    value("peak_objects", "count", false, |costs| costs.peak_allocations),
-    value("peak_space", "bytes", false, |costs| costs.peak_bytes),
-    value("inuse_objects", "count", true, |costs| costs.live_allocations),
-    value("inuse_space", "bytes", true, |costs| costs.live_bytes),
+    value("alloc_objects", "allocations", false, |costs| costs.allocations),
+    value("alloc_space", "allocated_bytes", false, |costs| costs.allocated_bytes),
+    value("temporary_objects", "temporary", false, |costs| costs.temporary),
+    value("peak_objects", "peak_allocations", false, |costs| costs.peak_allocations),
+    value("peak_space", "peak_bytes", false, |costs| costs.peak_bytes),
+    value("inuse_objects", "live_allocations", true, |costs| costs.live_allocations),
+    value("inuse_space", "live_bytes", true, |costs| costs.live_bytes),
 ];
 
 /// `shown_first`: the name of the value that readers show first.
@@ -73,8 +81,7 @@ pub fn write(selected: &Selected<'_>, shown_first: &str, out: &mut dyn Write) ->
     writer.string("");
     writer.head(shown_first)?;
     writer.main_mapping()?;
-    let is_instant = selected.range.instant;
-    let values: Vec<ValueType> = VALUES.into_iter().filter(|value| value.is_live || !is_instant).collect();
+    let values: Vec<ValueType> = VALUES.into_iter().filter(|value| value.is_known(selected)).collect();
     let mut path = Vec::new();
     for row in selected.rows.iter().filter(|row| values.iter().any(|value| (value.of)(&row.costs) != 0)) {
         selected.levels(row.site, &mut path);
@@ -123,8 +130,7 @@ impl Writer<'_, '_> {
     }
 
     fn head(&mut self, shown_first: &str) -> io::Result<()> {
-        let is_instant = self.selected.range.instant;
-        for value in VALUES.iter().filter(|value| value.is_live || !is_instant) {
+        for value in VALUES.iter().filter(|value| value.is_known(self.selected)) {
             let value_type = self.value_type(value.name, value.unit);
             self.put(field::SAMPLE_TYPE, &value_type)?;
         }

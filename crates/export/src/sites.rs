@@ -35,21 +35,29 @@ pub fn write(selected: &Selected<'_>, format: TableFormat, out: &mut dyn Write) 
     Ok(())
 }
 
-fn costs<'a>(selected: &Selected<'_>, row: &Detail) -> impl Iterator<Item = Cell<'a>> {
-    let is_instant = selected.range.instant;
-    Costs::NAMES.iter().zip(row.costs.values()).map(move |(name, value)| {
-        let is_known = !is_instant || matches!(*name, "live_bytes" | "live_allocations");
-        if is_known { Cell::Number(value) } else { Cell::Unknown }
-    })
+/// At one instant, only live blocks are known. A heap profile of another tool has only some costs.
+fn is_known(selected: &Selected<'_>, name: &str) -> bool {
+    let is_live = ["live_", "leaked_", "suppressed_"].iter().any(|prefix| name.starts_with(prefix));
+    (is_live || !selected.range.instant) && selected.definitions.has_cost(name)
+}
+
+fn costs<'a>(selected: &'a Selected<'_>, row: &Detail) -> impl Iterator<Item = Cell<'a>> {
+    let cell =
+        move |(name, value): (&&str, u64)| if is_known(selected, name) { Cell::Number(value) } else { Cell::Unknown };
+    Costs::NAMES.iter().zip(row.costs.values()).map(cell)
 }
 
 fn leaks<'a>(selected: &Selected<'_>, row: &Detail) -> [Cell<'a>; 5] {
     let (bytes, blocks) = selected.leaked(row);
-    let own_peak = (!selected.range.instant).then_some(row.own_peak_allocations);
     let suppressed = (row.costs.live_bytes - bytes, row.costs.live_allocations - blocks);
-    let [bytes, blocks, suppressed_bytes, suppressed_blocks] =
-        [bytes, blocks, suppressed.0, suppressed.1].map(Cell::Number);
-    [Cell::number(own_peak), bytes, blocks, suppressed_bytes, suppressed_blocks]
+    let values = [row.own_peak_allocations, bytes, blocks, suppressed.0, suppressed.1];
+    let mut cells = [Cell::Unknown; 5];
+    for ((cell, value), name) in cells.iter_mut().zip(values).zip(LEAKS) {
+        if is_known(selected, name) {
+            *cell = Cell::Number(value);
+        }
+    }
+    cells
 }
 
 /// The innermost level, and the innermost one in the user's own code.

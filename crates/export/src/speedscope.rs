@@ -23,7 +23,7 @@ fn costs(selected: &Selected<'_>, asked: Cost) -> Vec<Cost> {
         &[Cost::Peak, Cost::Leaked, Cost::Allocations, Cost::Temporary, Cost::Allocated]
     };
     let extra = (!usual.contains(&asked)).then_some(asked);
-    usual.iter().copied().chain(extra).collect()
+    usual.iter().copied().chain(extra).filter(|cost| selected.definitions.knows(*cost)).collect()
 }
 
 const fn title(cost: Cost) -> &'static str {

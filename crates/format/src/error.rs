@@ -31,6 +31,9 @@ pub enum Error {
     Folder,
     #[error("it is empty")]
     Empty,
+    /// A heap profile of another tool: what it is, and what is wrong.
+    #[error("it is {0}")]
+    HeapProfile(String),
     #[error("its format version {0} is newer than this heaptrack knows; use a newer heaptrack")]
     Newer(u32),
 }

@@ -32,6 +32,7 @@
 mod event_blocks;
 mod extent;
 mod growth;
+mod heap_profile;
 mod open;
 mod raw_names;
 mod read_ahead;
@@ -43,4 +44,4 @@ pub use extent::{Extent, ExtentMoment, Reading};
 pub use growth::Growth;
 pub use open::{AskError, OpenOptions, OpenTrace};
 pub use raw_names::ModuleFiles;
-pub use trace_file::{TraceFile, has_custom, open_source, open_without_names};
+pub use trace_file::{TraceFile, has_custom, heap_profile_kind, open_source, open_without_names};

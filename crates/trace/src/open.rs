@@ -1,12 +1,14 @@
 //! A counted trace that can be asked.
 use crate::event_blocks::{EventBlockReader, EventBlocks};
 use crate::growth::{Growth, Tail, is_locked, is_replaced};
+use crate::heap_profile;
 use crate::read_ahead::{Part, read_ahead};
 use crate::shared_file::SharedFile;
 use crate::trace_file::TraceFile;
 use analysis::view::{self, View};
 use analysis::{AnswerError, CodeClasses, Engine, Profile, Query, Report, StackTable, Suppressions};
 use format::{BlockKind, Damage, Domain, Error, RawBlock, Reader};
+use import::Kind;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -71,7 +73,9 @@ impl OpenOptions {
             has_custom: false,
             tail: None,
         };
-        if trace.file.is_kde() {
+        if let Some(kind) = trace.file.profile() {
+            trace.read_profile(kind)?;
+        } else if trace.file.is_kde() {
             trace.read_kde(self)?;
         } else {
             trace.read_own(self, progress)?;
@@ -288,6 +292,15 @@ impl OpenTrace {
         self.damage = reader.damage().to_vec();
         self.damage_count = reader.damage_count();
         self.has_custom = reader.has_custom();
+    }
+
+    /// A heap profile of another tool has only sums.
+    fn read_profile(&mut self, kind: Kind) -> Result<(), Error> {
+        let profile = heap_profile::read(self.file.pinned(), kind)?;
+        heap_profile::add(&profile, self.file.path(), &mut self.engine);
+        self.events = EventBlocks::Memory(Vec::new().into());
+        self.is_finished = true;
+        Ok(())
     }
 
     /// A file of KDE's heaptrack is translated while it is read, by threads of its source.

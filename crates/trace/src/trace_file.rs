@@ -3,8 +3,10 @@
 //! Receives: a path. Returns: [`Source`]s, which return the same kinds of blocks for every kind of file. Must hold:
 //! every source of one [`TraceFile`] reads the same file, although a recording with `--max-size` may put a shorter file
 //! in its place.
+use crate::heap_profile;
 use crate::raw_names;
 use format::{BlockKind, Domain, Error, RawBlock, Source};
+use import::Kind;
 use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ pub struct TraceFile {
     names: Vec<RawBlock>,
     domain: Domain,
     is_kde: bool,
+    profile: Option<Kind>,
 }
 
 impl TraceFile {
@@ -32,13 +35,25 @@ impl TraceFile {
         let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         // Without /proc, the file can only be reached by its name.
         let pinned = if link.exists() { link } else { path.to_owned() };
+        if let Some(kind) = heap_profile::recognise(&pinned)? {
+            let (path, names) = (path.to_owned(), Vec::new());
+            return Ok(TraceFile {
+                path,
+                pinned,
+                file,
+                names,
+                domain: Domain::Malloc,
+                is_kde: false,
+                profile: Some(kind),
+            });
+        }
         // Without threads that work ahead, because usually only the first bytes are needed.
         let source = Source::new(File::open(&pinned)?)?;
         let is_kde = source.is_kde();
         let is_raw = source.is_raw();
         drop(source);
         let names = if is_raw { raw_names::look_up(path, open_without_names(&pinned)?)? } else { Vec::new() };
-        Ok(TraceFile { path: path.to_owned(), pinned, file, names, domain: Domain::Malloc, is_kde })
+        Ok(TraceFile { path: path.to_owned(), pinned, file, names, domain: Domain::Malloc, is_kde, profile: None })
     }
 
     /// Selects the blocks of malloc, which is the default, or those that the program reported itself.
@@ -49,6 +64,9 @@ impl TraceFile {
 
     /// All blocks of the selected domain, from the beginning.
     pub fn source(&self) -> Result<Source, Error> {
+        if let Some(kind) = self.profile {
+            return Err(Error::HeapProfile(format!("{}, which has no events", kind.name())));
+        }
         let mut source = open_without_names(&self.pinned)?;
         source.set_domain(self.domain);
         source.append(self.names.iter().cloned());
@@ -76,6 +94,11 @@ impl TraceFile {
         self.is_kde
     }
 
+    /// What kind of heap profile of another tool it is; `None` for a trace.
+    pub const fn profile(&self) -> Option<Kind> {
+        self.profile
+    }
+
     pub(crate) const fn file(&self) -> &Arc<File> {
         &self.file
     }
@@ -91,6 +114,13 @@ fn check_kind(metadata: &Metadata) -> Result<(), Error> {
         return Err(Error::Folder);
     }
     if metadata.is_file() { Ok(()) } else { Err(Error::NotAFile) }
+}
+
+/// What kind of heap profile of another tool a file is; `None` for anything else.
+pub fn heap_profile_kind(path: impl AsRef<Path>) -> Result<Option<Kind>, Error> {
+    let path = path.as_ref();
+    check_kind(&std::fs::metadata(path)?)?;
+    heap_profile::recognise(path)
 }
 
 /// Opens a file without looking up names that it does not have. Functions get short names, also in files that have only

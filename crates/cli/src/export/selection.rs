@@ -1,10 +1,10 @@
 //! An open trace and the part of it that is exported.
-use super::{Export, Format};
+use super::{Export, Format, Rows};
 use crate::memory;
 use crate::print::{check_misfit, code_classes, warn_of_missing};
 use crate::trouble::unreadable;
 use analysis::view::Paths;
-use analysis::{CodeClasses, Details, Query, Report, SiteCosts, StackTable};
+use analysis::{CodeClasses, Details, KnownCosts, Query, Report, SiteCosts, StackTable};
 use anyhow::Context;
 use export::Selected;
 use format::Domain;
@@ -42,7 +42,11 @@ impl Selection {
         let classes = code_classes(&trace, options.part.rules.as_deref())?;
         let known = options.known.load(&trace.engine().definitions().suppressions)?;
         let table = trace.table(&classes, known);
-        let query = query.within(trace.engine());
+        let mut query = query.within(trace.engine());
+        if let Some(known) = trace.engine().definitions().profile {
+            check_profile(options, &query, known)?;
+            query.cost = query.cost.or(Some(known.usual()));
+        }
         Ok(Selection { trace, classes, table, query })
     }
 
@@ -63,6 +67,9 @@ impl Selection {
 
     /// The costs of each stack, with everything that is known about it.
     pub fn details(&self, by_thread: bool) -> anyhow::Result<Details> {
+        if self.trace.engine().definitions().profile.is_some() {
+            return self.costs();
+        }
         let mut blocks = self.trace.blocks().map_err(|error| self.unreadable(&error))?;
         let details = self.trace.engine().details(&mut blocks, &self.query, by_thread);
         details.map_err(|error| self.unreadable(&error))
@@ -110,6 +117,25 @@ impl Selection {
 
     pub fn unreadable(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
         unreadable(self.trace.path(), error)
+    }
+}
+
+/// Refuses what a heap profile of another tool, which has no events, cannot give.
+fn check_profile(options: &Export, query: &Query, known: KnownCosts) -> anyhow::Result<()> {
+    let path = options.file.display();
+    let format = options.format();
+    let needs_events =
+        matches!(format, Format::Firefox | Format::Dhat | Format::Massif) || options.rows == Rows::Events;
+    if needs_events {
+        let what = if options.rows == Rows::Events { "--rows events" } else { "this format" };
+        anyhow::bail!("{what} needs events, and {path} is a heap profile, which has only sums");
+    }
+    if format == Format::Gperftools && !known.live_bytes {
+        anyhow::bail!("a profile of gperftools needs live blocks, which {path} does not know");
+    }
+    match query.cost.filter(|cost| !known.knows(*cost)) {
+        None => Ok(()),
+        Some(cost) => anyhow::bail!("--cost {}: {path} does not know it", cost.name()),
     }
 }
 

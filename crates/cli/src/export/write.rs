@@ -52,7 +52,7 @@ pub fn write(options: &Export, query: &Query, is_packed: bool, out: &mut dyn Wri
         Format::Heaptrack => {}
         Format::Folded => folded::write(&rows(selection)?, out)?,
         Format::Svg => {
-            let (title, unit) = caption(query.cost());
+            let (title, unit) = caption(selection.query.cost());
             let title = format!("{title}: {}", selection.trace.engine().definitions().session.command.join(" "));
             svg::write(&rows(selection)?, svg::Caption { title: &title, unit }, out)?;
         }
@@ -65,7 +65,7 @@ pub fn write(options: &Export, query: &Query, is_packed: bool, out: &mut dyn Wri
         Format::Pprof => write_pprof(&selection, is_packed, out)?,
         Format::Speedscope => {
             let details = selection.costs()?;
-            speedscope::write(&selection.selected(&details), query.cost(), out)?;
+            speedscope::write(&selection.selected(&details), selection.query.cost(), out)?;
         }
         Format::Firefox => write_firefox(&selection, out)?,
         Format::Dhat => {

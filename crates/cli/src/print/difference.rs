@@ -28,6 +28,11 @@ impl LoadedTrace {
         paint: Paint,
         out: &mut impl Write,
     ) -> anyhow::Result<()> {
+        if let Before::Other(base) = before
+            && (self.is_profile() || base.is_profile())
+        {
+            return self.write_changes_of_known(base, options, query, paint, out);
+        }
         let definitions = self.trace.engine().definitions();
         let lens = self.lens(query);
         let after = of_profile(definitions, &lens, &self.profile, &self.table, query);
@@ -61,6 +66,31 @@ impl LoadedTrace {
             Before::Same(profile) => self.ending_of(profile, query),
         };
         Ok(self.ending(query).minus(&base).write(out)?)
+    }
+
+    /// Writes what changed in the costs that both files know, if one of them is a heap profile of another tool.
+    fn write_changes_of_known(
+        &self,
+        base: &LoadedTrace,
+        options: &Print,
+        query: &Query,
+        paint: Paint,
+        out: &mut impl Write,
+    ) -> anyhow::Result<()> {
+        header(out, &[self, base])?;
+        let both = [self, base].map(|one| one.trace.engine().definitions());
+        let usual = [Cost::Live, Cost::Peak, Cost::Allocated, Cost::Allocations];
+        let known = usual.into_iter().filter(|cost| both.iter().all(|definitions| definitions.knows(*cost)));
+        let costs: Vec<Cost> = query.cost.map_or_else(|| known.collect(), |cost| vec![cost]);
+        if costs.is_empty() {
+            anyhow::bail!("the two files have no cost in common");
+        }
+        for cost in costs {
+            let rows = self.changed_functions(Before::Other(base), query, cost);
+            let heading = format!("WHAT CHANGED {}", change_heading(cost));
+            extra_sections::changes(out, &heading, &rows, cost, options.given_rows(), paint)?;
+        }
+        Ok(())
     }
 
     fn changed_functions(&self, before: Before<'_>, query: &Query, cost: Cost) -> Vec<view::FunctionDiff> {

@@ -77,10 +77,16 @@ impl Report<'_> {
         if let Some(cost) = self.cost {
             return map.serialize_entry(cost.name(), &List::by(self, cost));
         }
-        map.serialize_entry("peak", &List::new(self, |_, costs| (costs.peak_bytes, costs.peak_allocations)))?;
-        map.serialize_entry("leaked", &List::new(self, |site, costs| self.leaked(site, costs)))?;
-        map.serialize_entry("allocations", &List::new(self, |_, costs| (costs.allocations, costs.allocated_bytes)))?;
-        map.serialize_entry("temporary", &List::new(self, |_, costs| (costs.temporary, 0)))
+        // A list by a cost that is not known is null.
+        let knows = |cost: Cost| self.trace.engine().definitions().knows(cost);
+        let peak = || List::new(self, |_, costs| (costs.peak_bytes, costs.peak_allocations));
+        let leaked = || List::new(self, |site, costs| self.leaked(site, costs));
+        let allocations = || List::new(self, |_, costs| (costs.allocations, costs.allocated_bytes));
+        let temporary = || List::new(self, |_, costs| (costs.temporary, 0));
+        map.serialize_entry("peak", &knows(Cost::Peak).then(peak))?;
+        map.serialize_entry("leaked", &knows(Cost::Leaked).then(leaked))?;
+        map.serialize_entry("allocations", &knows(Cost::Allocations).then(allocations))?;
+        map.serialize_entry("temporary", &knows(Cost::Temporary).then(temporary))
     }
 
     fn is_suppressed(&self, site: SiteId) -> bool {
@@ -117,7 +123,7 @@ impl Serialize for Report<'_> {
                 .into_iter()
                 .collect::<std::collections::BTreeMap<_, _>>(),
         )?;
-        map.serialize_entry("totals", &totals(&self.totals(), self.suppressed()))?;
+        map.serialize_entry("totals", &totals(&self.totals(), self.suppressed(), definitions.profile))?;
         map.serialize_entry("note", &self.note)?;
         map.serialize_entry("losses", &losses(definitions))?;
         map.serialize_entry("unseen", &analysis::unseen(definitions))?;
@@ -141,7 +147,7 @@ struct Custom<'a>(&'a Report<'a>);
 impl Serialize for Custom<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("totals", &totals(&self.0.totals(), self.0.suppressed()))?;
+        map.serialize_entry("totals", &totals(&self.0.totals(), self.0.suppressed(), None))?;
         self.0.lists(&mut map)?;
         map.end()
     }
@@ -276,17 +282,18 @@ impl Serialize for List<'_> {
             let all = definitions.all_levels(definitions.stack_of(*site)).skip_while(Level::is_allocator);
             let Shown { levels, left_out } = lens.shown(all);
             let blamed = stack.blamed.and_then(|blamed| table.path(stack.node).position(|node| node == blamed));
+            let known = |name: &str, value: u64| definitions.has_cost(name).then_some(value);
             Entry {
                 value: self.cost.map(|cost| self.report.value(both, cost)),
-                allocations: costs.allocations,
-                allocated_bytes: costs.allocated_bytes,
-                temporary: costs.temporary,
-                leaked_bytes: leaked.0,
-                leaked_allocations: leaked.1,
-                suppressed_bytes: costs.live_bytes - leaked.0,
-                suppressed_allocations: costs.live_allocations - leaked.1,
-                peak_bytes: costs.peak_bytes,
-                peak_allocations: costs.peak_allocations,
+                allocations: known("allocations", costs.allocations),
+                allocated_bytes: known("allocated_bytes", costs.allocated_bytes),
+                temporary: known("temporary", costs.temporary),
+                leaked_bytes: known("leaked_bytes", leaked.0),
+                leaked_allocations: known("leaked_allocations", leaked.1),
+                suppressed_bytes: known("suppressed_bytes", costs.live_bytes - leaked.0),
+                suppressed_allocations: known("suppressed_allocations", costs.live_allocations - leaked.1),
+                peak_bytes: known("peak_bytes", costs.peak_bytes),
+                peak_allocations: known("peak_allocations", costs.peak_allocations),
                 blamed: blamed.and_then(|blamed| levels.iter().position(|(place, _)| *place == blamed)),
                 levels_left_out: (lens.depth > 0).then_some(left_out),
                 frames: Levels { levels: levels.into_iter().map(|(_, level)| level).collect(), classes },
@@ -300,15 +307,16 @@ impl Serialize for List<'_> {
 struct Entry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<i64>,
-    allocations: u64,
-    allocated_bytes: u64,
-    temporary: u64,
-    leaked_bytes: u64,
-    leaked_allocations: u64,
-    suppressed_bytes: u64,
-    suppressed_allocations: u64,
-    peak_bytes: u64,
-    peak_allocations: u64,
+    /// These are `None` if a heap profile of another tool does not know them.
+    allocations: Option<u64>,
+    allocated_bytes: Option<u64>,
+    temporary: Option<u64>,
+    leaked_bytes: Option<u64>,
+    leaked_allocations: Option<u64>,
+    suppressed_bytes: Option<u64>,
+    suppressed_allocations: Option<u64>,
+    peak_bytes: Option<u64>,
+    peak_allocations: Option<u64>,
     /// The index in `frames` of the innermost level in the user's own code.
     blamed: Option<usize>,
     /// With `--depth`: the number of outer levels that are not in `frames`.

@@ -1,4 +1,5 @@
 //! The totals of `print --json`, under the names that scripts know.
+use analysis::KnownCosts;
 use format::Totals;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -6,20 +7,22 @@ struct Named {
     totals: Totals,
     /// Bytes and blocks of known leaks that are live at the end. They are not in `leaked_*`.
     suppressed: (u64, u64),
+    known: Option<KnownCosts>,
 }
 
-pub fn totals(totals: &Totals, suppressed: (u64, u64)) -> impl Serialize {
-    Named { totals: *totals, suppressed }
+/// `known`: what a heap profile of another tool knows. Other totals are null.
+pub fn totals(totals: &Totals, suppressed: (u64, u64), known: Option<KnownCosts>) -> impl Serialize {
+    Named { totals: *totals, suppressed, known }
 }
 
 impl Serialize for Named {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (name, value) in self.totals.named() {
-            map.serialize_entry(name, &value)?;
+        let suppressed = [("suppressed_bytes", self.suppressed.0), ("suppressed_allocations", self.suppressed.1)];
+        for (name, value) in self.totals.named().chain(suppressed) {
+            let is_known = self.known.is_none_or(|known| known.has(name));
+            map.serialize_entry(name, &is_known.then_some(value))?;
         }
-        map.serialize_entry("suppressed_bytes", &self.suppressed.0)?;
-        map.serialize_entry("suppressed_allocations", &self.suppressed.1)?;
         map.end()
     }
 }

@@ -11,6 +11,9 @@ use std::io::{self, Write};
 
 impl LoadedTrace {
     pub fn write_text(&self, options: &Print, query: &Query, paint: Paint, out: &mut impl Write) -> anyhow::Result<()> {
+        if let Some(known) = self.trace.engine().definitions().profile {
+            return self.write_profile_text(known, options, query, paint, out);
+        }
         header(out, &[self])?;
         writeln!(out, "{}\n", extra_sections::ending(&self.trace))?;
         let left = self.left();

@@ -1,0 +1,206 @@
+//! pprof's profile.proto: what Go, jemalloc_pprof, tcmalloc and heaptrack itself write for heaps.
+//!
+//! Must hold: names of value types decide what a value means. A profile without bytes or blocks that are live or allocated
+//! (such as a CPU profile) is refused.
+use crate::protobuf::fields;
+use crate::{Frame, HeapProfile, Kind, Line, Module, Stack, VALUES, Value};
+use std::collections::HashMap;
+
+const MALFORMED: &str = "it is malformed or cut off";
+
+#[derive(Default)]
+struct Raw<'a> {
+    value_types: Vec<u64>,
+    samples: Vec<&'a [u8]>,
+    mappings: Vec<&'a [u8]>,
+    locations: Vec<&'a [u8]>,
+    functions: Vec<&'a [u8]>,
+    strings: Vec<&'a [u8]>,
+    time_nanos: u64,
+    duration_nanos: u64,
+    period: u64,
+    comments: Vec<u64>,
+}
+
+pub(crate) fn read(bytes: &[u8]) -> Result<HeapProfile, String> {
+    read_all(bytes).unwrap_or_else(|| Err(MALFORMED.into()))
+}
+
+/// Returns `None` if the bytes are malformed.
+fn read_all(bytes: &[u8]) -> Option<Result<HeapProfile, String>> {
+    let raw = raw(bytes)?;
+    let text = |number: u64| -> Option<String> {
+        let bytes = raw.strings.get(usize::try_from(number).ok()?)?;
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    };
+    let mut values = Vec::new();
+    for name in &raw.value_types {
+        values.push(value(&text(*name)?));
+    }
+    if values.iter().all(Option::is_none) {
+        let names: Vec<String> = raw.value_types.iter().filter_map(|name| text(*name)).collect();
+        return Some(Err(format!("it is no profile of a heap: its values are {}", names.join(", "))));
+    }
+    let mut profile = HeapProfile::new(Kind::Pprof);
+    profile.known = Value::ALL.into_iter().filter(|known| values.contains(&Some(*known))).collect();
+    (profile.started_unix_ns, profile.duration_ns) = (raw.time_nanos, raw.duration_nanos);
+    profile.sampled_every = Some(raw.period).filter(|period| *period > 1);
+    profile.command =
+        raw.comments.iter().find_map(|comment| text(*comment).filter(|text| !is_ours(text))).unwrap_or_default();
+    let modules = read_modules(&raw, &text, &mut profile)?;
+    let locations = read_locations(&raw, &text, &modules, &mut profile)?;
+    for sample in &raw.samples {
+        profile.stacks.push(read_sample(sample, &values, &locations)?);
+    }
+    Some(Ok(profile))
+}
+
+/// Our own exports have the name of the tool as their first comment and the command as their second.
+fn is_ours(comment: &str) -> bool {
+    comment.starts_with("heaptrack ") && !comment.contains('/')
+}
+
+fn value(name: &str) -> Option<Value> {
+    Some(match name {
+        "alloc_objects" | "allocations" => Value::Allocations,
+        "alloc_space" => Value::AllocatedBytes,
+        "inuse_objects" | "objects" => Value::LiveAllocations,
+        "inuse_space" | "space" => Value::LiveBytes,
+        "peak_objects" => Value::PeakAllocations,
+        "peak_space" => Value::PeakBytes,
+        "temporary_objects" => Value::Temporary,
+        _ => return None,
+    })
+}
+
+fn raw(bytes: &[u8]) -> Option<Raw<'_>> {
+    let mut raw = Raw::default();
+    for field in fields(bytes) {
+        let (number, field) = field?;
+        match number {
+            1 => {
+                let mut name = 0;
+                for field in fields(field.bytes()) {
+                    if let (1, field) = field? {
+                        name = field.number();
+                    }
+                }
+                raw.value_types.push(name);
+            }
+            2 => raw.samples.push(field.bytes()),
+            3 => raw.mappings.push(field.bytes()),
+            4 => raw.locations.push(field.bytes()),
+            5 => raw.functions.push(field.bytes()),
+            6 => raw.strings.push(field.bytes()),
+            9 => raw.time_nanos = field.number(),
+            10 => raw.duration_nanos = field.number(),
+            12 => raw.period = field.number(),
+            13 => field.numbers(&mut raw.comments)?,
+            _ => {}
+        }
+    }
+    Some(raw)
+}
+
+type Text<'a> = &'a dyn Fn(u64) -> Option<String>;
+
+/// Returns the index of each mapping's module, by the mapping's id.
+fn read_modules(raw: &Raw<'_>, text: Text<'_>, profile: &mut HeapProfile) -> Option<HashMap<u64, usize>> {
+    let mut by_id = HashMap::new();
+    for mapping in &raw.mappings {
+        let (mut module, mut id) = (Module::default(), 0);
+        for field in fields(mapping) {
+            match field? {
+                (1, field) => id = field.number(),
+                (2, field) => module.start = field.number(),
+                (3, field) => module.end = field.number(),
+                (4, field) => module.file_offset = field.number(),
+                (5, field) => module.path = text(field.number())?,
+                (6, field) => module.build_id = from_hex(&text(field.number())?),
+                _ => {}
+            }
+        }
+        by_id.insert(id, profile.modules.len());
+        profile.modules.push(module);
+    }
+    Some(by_id)
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.chars().filter_map(|letter| letter.to_digit(16)).map(|digit| digit as u8).collect();
+    digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
+
+/// Returns the index of each location's frame, by the location's id.
+fn read_locations(
+    raw: &Raw<'_>,
+    text: Text<'_>,
+    modules: &HashMap<u64, usize>,
+    profile: &mut HeapProfile,
+) -> Option<HashMap<u64, u32>> {
+    let mut functions: HashMap<u64, Line> = HashMap::new();
+    for function in &raw.functions {
+        let (mut line, mut id) = (Line::default(), 0);
+        for field in fields(function) {
+            match field? {
+                (1, field) => id = field.number(),
+                (2, field) => line.function = text(field.number())?,
+                (3, field) => line.system_name = text(field.number())?,
+                (4, field) => line.file = text(field.number())?,
+                _ => {}
+            }
+        }
+        functions.insert(id, line);
+    }
+    let mut by_id = HashMap::new();
+    for location in &raw.locations {
+        let (mut frame, mut id) = (Frame::default(), 0);
+        for field in fields(location) {
+            match field? {
+                (1, field) => id = field.number(),
+                (2, field) => frame.module = modules.get(&field.number()).copied(),
+                (3, field) => frame.address = field.number(),
+                (4, field) => frame.lines.push(read_line(field.bytes(), &functions)?),
+                _ => {}
+            }
+        }
+        by_id.insert(id, profile.frames.len() as u32);
+        profile.frames.push(frame);
+    }
+    Some(by_id)
+}
+
+fn read_line(bytes: &[u8], functions: &HashMap<u64, Line>) -> Option<Line> {
+    let (mut line, mut number) = (Line::default(), 0);
+    for field in fields(bytes) {
+        match field? {
+            (1, field) => line = functions.get(&field.number())?.clone(),
+            (2, field) => number = u32::try_from(field.number()).unwrap_or(0),
+            _ => {}
+        }
+    }
+    line.line = number;
+    Some(line)
+}
+
+fn read_sample(bytes: &[u8], values: &[Option<Value>], locations: &HashMap<u64, u32>) -> Option<Stack> {
+    let (mut ids, mut numbers) = (Vec::new(), Vec::new());
+    for field in fields(bytes) {
+        match field? {
+            (1, field) => field.numbers(&mut ids)?,
+            (2, field) => field.numbers(&mut numbers)?,
+            _ => {}
+        }
+    }
+    let mut stack = Stack { frames: Vec::with_capacity(ids.len()), values: [0; VALUES] };
+    for id in ids {
+        stack.frames.push(*locations.get(&id)?);
+    }
+    for (value, number) in values.iter().zip(numbers) {
+        if let Some(value) = value {
+            // A difference of two profiles has negative numbers.
+            stack.values[*value as usize] = i64::try_from(number).map(|_| number).unwrap_or(0);
+        }
+    }
+    Some(stack)
+}
