@@ -66,12 +66,7 @@ pub(crate) fn write(options: &Print, out: &mut impl Write) -> anyhow::Result<()>
         (view, _) => view,
     };
     let (asked, base) = load(options, &query, compared, plan)?;
-    let profiles: Vec<&LoadedTrace> =
-        [Some(&asked), base.as_ref()].into_iter().flatten().filter(|one| one.is_profile()).collect();
-    if let Some(profile) = profiles.first() {
-        profile.check_asked(options, view)?;
-        [Some(&asked), base.as_ref()].into_iter().flatten().try_for_each(|one| one.check_known(&query))?;
-    }
+    let query = check_profiles(&[Some(&asked), base.as_ref()], options, view, query, flame_cost)?;
     if let Some(view) = view {
         return asked.write_view(view, &query, base.as_ref(), out);
     }
@@ -88,6 +83,32 @@ pub(crate) fn write(options: &Print, out: &mut impl Write) -> anyhow::Result<()>
         }
     }
     asked.write_files(options, &files, &query, flame_cost)
+}
+
+/// Refuses what heap profiles of other tools do not know. Returns the query, with a cost that they know.
+fn check_profiles(
+    loaded: &[Option<&LoadedTrace>],
+    options: &Print,
+    view: Option<View>,
+    query: Query,
+    flame_cost: Cost,
+) -> anyhow::Result<Query> {
+    let mut query = query;
+    for one in loaded.iter().flatten() {
+        let Some(known) = one.trace.engine().definitions().profile else { continue };
+        one.check_asked(options, view)?;
+        let path = one.trace.path().display();
+        if options.print_flamegraph.is_some() && !known.knows(flame_cost) {
+            anyhow::bail!("--flamegraph-cost-type {}: {path} does not know it", flame_cost.name());
+        }
+        if let Some(cost) = query.cost.filter(|cost| !known.knows(*cost)) {
+            anyhow::bail!("--cost {}: {path} does not know it", cost.name());
+        }
+        if view.is_some() {
+            query.cost = query.cost.or(Some(known.usual()));
+        }
+    }
+    Ok(query)
 }
 
 /// Loads the trace, and the one that it is compared with.

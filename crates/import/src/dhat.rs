@@ -1,5 +1,5 @@
 //! DHAT's JSON, version 2, of Valgrind and of the crate dhat.
-use crate::{Frame, HeapProfile, Kind, Line, Stack, VALUES, Value};
+use crate::{Frame, HeapProfile, Kind, Stack, VALUES, Value};
 use serde::Deserialize;
 
 const NS_PER_SECOND: f64 = 1e9;
@@ -53,7 +53,9 @@ pub(crate) fn read(bytes: &[u8]) -> Result<HeapProfile, String> {
     if file.bklt {
         profile.known.extend([Value::LiveAllocations, Value::LiveBytes, Value::PeakAllocations, Value::PeakBytes]);
     }
-    profile.frames = file.ftbl.iter().map(|text| frame(text)).collect();
+    file.ftbl.iter().for_each(|text| {
+        add_frame(&mut profile, text);
+    });
     for point in file.pps {
         if point.fs.iter().any(|frame| *frame as usize >= profile.frames.len()) {
             return Err("a stack refers to a frame that is not there".into());
@@ -65,29 +67,29 @@ pub(crate) fn read(bytes: &[u8]) -> Result<HeapProfile, String> {
         values[Value::LiveBytes as usize] = point.eb;
         values[Value::PeakAllocations as usize] = point.gbk;
         values[Value::PeakBytes as usize] = point.gb;
-        profile.stacks.push(Stack { frames: point.fs, values });
+        profile.add_stack(Stack { frames: point.fs, values })?;
     }
     Ok(profile)
 }
 
-/// Reads `0x4005AB: main (a.c:12)`, `0x4005AB: main (in /bin/a)` or `0x4005AB: ??? (in /bin/a)`.
-pub(crate) fn frame(text: &str) -> Frame {
+/// Reads `0x4005AB: main (a.c:12)`, `0x4005AB: main (in /bin/a)` or `0x4005AB: ??? (in /bin/a)`. Returns the frame's number.
+pub(crate) fn add_frame(profile: &mut HeapProfile, text: &str) -> u32 {
     let (address, rest) = match text.strip_prefix("0x").and_then(|text| text.split_once(": ")) {
         Some((digits, rest)) => (u64::from_str_radix(digits, 16).unwrap_or(0), rest),
         None => (0, text),
     };
-    let (function, place) =
-        match rest.rsplit_once(" (").and_then(|(name, place)| Some((name, place.strip_suffix(')')?))) {
-            Some((name, place)) => (name, Some(place)),
-            None => (rest, None),
-        };
-    let mut line = Line { function: function.to_owned(), ..Line::default() };
-    if let Some(place) = place.filter(|place| !place.starts_with("in ")) {
-        // The crate dhat adds a column.
-        let mut parts = place.split(':');
-        line.file = parts.next().unwrap_or_default().to_owned();
-        line.line = parts.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+    let place = rest.rsplit_once(" (").and_then(|(name, place)| Some((name, place.strip_suffix(')')?)));
+    let (function, place) = place.map_or((rest, ""), |(name, place)| (name, place));
+    if function == "???" {
+        profile.frames.push(Frame { address, ..Frame::default() });
+        return profile.frames.len() as u32 - 1;
     }
-    let lines = if function == "???" { Vec::new() } else { vec![line] };
-    Frame { address, module: None, lines }
+    if place.is_empty() || place.starts_with("in ") {
+        return profile.add_frame(address, function, "", 0);
+    }
+    // The crate dhat adds a column.
+    let mut parts = place.split(':');
+    let file = parts.next().unwrap_or_default();
+    let line = parts.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+    profile.add_frame(address, function, file, line)
 }

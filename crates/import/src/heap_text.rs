@@ -2,7 +2,7 @@
 //!
 //! Must hold: if only some allocations were sampled, numbers are scaled up as the tools' own readers do it. A block of
 //! size S is sampled with the probability 1 - exp(-S / rate).
-use crate::{Frame, HeapProfile, Kind, Module, Stack, VALUES, Value};
+use crate::{Frame, HeapProfile, Kind, LONGEST_PATH, MOST_MODULES, Module, Stack, VALUES, Value};
 use std::collections::HashMap;
 
 /// Live blocks and bytes, then all of them.
@@ -93,8 +93,7 @@ impl Reader {
         values[Value::LiveBytes as usize] = live_bytes;
         values[Value::Allocations as usize] = all;
         values[Value::AllocatedBytes as usize] = all_bytes;
-        self.profile.stacks.push(Stack { frames, values });
-        Ok(())
+        self.profile.add_stack(Stack { frames, values })
     }
 
     /// `maps`: the lines of /proc/PID/maps.
@@ -109,7 +108,7 @@ impl Reader {
                 stack.values[Value::AllocatedBytes as usize] = 0;
             }
         }
-        profile.modules = maps.filter_map(module).collect();
+        profile.modules = maps.filter_map(module).take(MOST_MODULES).collect();
         profile.modules.sort_by_key(|module| module.start);
         for frame in &mut profile.frames {
             let after = profile.modules.partition_point(|module| module.start <= frame.address);
@@ -126,7 +125,7 @@ fn module(line: &str) -> Option<Module> {
     let (start, end) = words.next()?.split_once('-')?;
     let _rights = words.next()?;
     let offset = words.next()?;
-    let path = words.nth(2)?;
+    let path = words.nth(2).filter(|path| path.len() <= LONGEST_PATH)?;
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     Some(Module {
         path: path.to_owned(),

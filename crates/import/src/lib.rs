@@ -74,14 +74,22 @@ impl Value {
 /// Numbers, in the order of `Value::ALL`.
 pub type Values = [u64; VALUES];
 
+/// A function. Its texts are indexes of `HeapProfile::strings`, because a small file can name a long text very often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Function {
+    pub name: u32,
+    /// As the linker knows it; an empty text if that is not known.
+    pub system_name: u32,
+    /// An empty text if it is not known.
+    pub file: u32,
+}
+
 /// A function at a frame.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    pub function: String,
-    /// As the linker knows it; empty if that is not known.
-    pub system_name: String,
-    /// Empty if it is not known, and 0 below.
-    pub file: String,
+    /// Index of `HeapProfile::functions`.
+    pub function: u32,
+    /// 0 if it is not known.
     pub line: u32,
 }
 
@@ -119,9 +127,14 @@ pub struct HeapProfile {
     /// When the profile begins, and how long it is; 0 if that is not known.
     pub started_unix_ns: u64,
     pub duration_ns: u64,
+    /// The first one is empty.
+    pub strings: Vec<String>,
+    pub functions: Vec<Function>,
     pub modules: Vec<Module>,
     pub frames: Vec<Frame>,
     pub stacks: Vec<Stack>,
+    /// The frames of all stacks together.
+    frames_of_stacks: usize,
     /// The values that the format has.
     pub known: Vec<Value>,
     /// The mean number of bytes between two samples, if not every allocation was counted. The values are estimates then.
@@ -129,19 +142,53 @@ pub struct HeapProfile {
 }
 
 impl HeapProfile {
-    pub(crate) const fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: Kind) -> Self {
         HeapProfile {
             kind,
             command: String::new(),
             pid: 0,
             started_unix_ns: 0,
             duration_ns: 0,
+            strings: vec![String::new()],
+            functions: Vec::new(),
             modules: Vec::new(),
             frames: Vec::new(),
             stacks: Vec::new(),
+            frames_of_stacks: 0,
             known: Vec::new(),
             sampled_every: None,
         }
+    }
+
+    pub fn text(&self, string: u32) -> &str {
+        self.strings.get(string as usize).map_or("", String::as_str)
+    }
+
+    pub(crate) fn add_text(&mut self, text: &str) -> u32 {
+        if text.is_empty() {
+            return 0;
+        }
+        self.strings.push(text.to_owned());
+        self.strings.len() as u32 - 1
+    }
+
+    /// Adds a frame with one function.
+    pub(crate) fn add_frame(&mut self, address: u64, name: &str, file: &str, line: u32) -> u32 {
+        let function = Function { name: self.add_text(name), system_name: 0, file: self.add_text(file) };
+        self.functions.push(function);
+        let line = Line { function: self.functions.len() as u32 - 1, line };
+        self.frames.push(Frame { address, module: None, lines: vec![line] });
+        self.frames.len() as u32 - 1
+    }
+
+    /// Fails if the stacks are too long together.
+    pub(crate) fn add_stack(&mut self, stack: Stack) -> Result<(), String> {
+        self.frames_of_stacks += stack.frames.len();
+        if self.frames_of_stacks > MOST_FRAMES {
+            return Err(format!("its stacks have more than {MOST_FRAMES} frames together"));
+        }
+        self.stacks.push(stack);
+        Ok(())
     }
 
     pub fn total(&self, value: Value) -> u64 {
@@ -149,18 +196,23 @@ impl HeapProfile {
     }
 }
 
+/// The most frames of all stacks together, and (below) the most modules.
+const MOST_FRAMES: usize = 16 << 20;
+pub(crate) const MOST_MODULES: usize = 16 << 10;
+/// The longest path of a module.
+pub(crate) const LONGEST_PATH: usize = 4096;
+
 /// Recognises a format by the first bytes of a file, unpacked. Some kilobytes are enough.
 pub fn recognise(first: &[u8]) -> Option<Kind> {
     let is_in = |text: &[u8]| first.windows(text.len()).any(|part| part == text);
     let starts = |text: &[u8]| first.starts_with(text);
-    match first {
-        _ if starts(b"heap profile:") => Some(Kind::Gperftools),
-        _ if starts(b"heap_v2/") => Some(Kind::Jemalloc),
-        _ if starts(b"desc:") && is_in(b"\ncmd:") => Some(Kind::Massif),
-        // Field 1 of the message, a value type, which begins with the number of its name.
-        [0x0a, 2..=20, 0x08, ..] => Some(Kind::Pprof),
-        _ if first.trim_ascii_start().starts_with(b"{") && is_in(b"\"dhatFileVersion\"") => Some(Kind::Dhat),
-        _ => None,
+    match () {
+        () if starts(b"heap profile:") => Some(Kind::Gperftools),
+        () if starts(b"heap_v2/") => Some(Kind::Jemalloc),
+        () if starts(b"desc:") && is_in(b"\ncmd:") => Some(Kind::Massif),
+        () if first.trim_ascii_start().starts_with(b"{") && is_in(b"\"dhatFileVersion\"") => Some(Kind::Dhat),
+        () if pprof::is_beginning(first) => Some(Kind::Pprof),
+        () => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! massif's output. Only its trees have stacks: that of the peak, and that of the last snapshot if it has one.
-use crate::dhat::frame;
-use crate::{Frame, HeapProfile, Kind, Line, Stack, VALUES, Value};
+use crate::dhat::add_frame;
+use crate::{HeapProfile, Kind, Stack, VALUES, Value};
 use std::collections::HashMap;
 
 /// What a snapshot has, besides its tree.
@@ -60,7 +60,7 @@ fn add(
 ) -> Result<(), String> {
     let mut open: Vec<Open> = Vec::new();
     for line in &snapshot.tree {
-        close(profile, &mut open, value);
+        close(profile, &mut open, value)?;
         let malformed =
             || format!("a node of a tree is malformed: {}", line.trim().chars().take(60).collect::<String>());
         let (callers, rest) = line.trim_start().trim_start_matches('n').split_once(": ").ok_or_else(malformed)?;
@@ -76,40 +76,39 @@ fn add(
     }
     while !open.is_empty() {
         open.iter_mut().for_each(|node| node.callers = 0);
-        close(profile, &mut open, value);
+        close(profile, &mut open, value)?;
     }
     Ok(())
 }
 
 /// Ends the innermost nodes whose callers have all been read. What they have left was allocated by stacks that end there.
-fn close(profile: &mut HeapProfile, open: &mut Vec<Open>, value: Value) {
+fn close(profile: &mut HeapProfile, open: &mut Vec<Open>, value: Value) -> Result<(), String> {
     while open.last().is_some_and(|node| node.callers == 0) {
-        // The innermost frame is the first node below the total.
-        let stack: Vec<u32> = open.iter().filter_map(|node| node.frame).collect();
-        let Some(node) = open.pop() else { return };
-        if node.left > 0 {
+        let left = open.last().map_or(0, |node| node.left);
+        if left > 0 {
             let mut values = [0; VALUES];
-            values[value as usize] = node.left;
-            profile.stacks.push(Stack { frames: stack, values });
+            values[value as usize] = left;
+            // The innermost frame is the first node below the total.
+            let frames = open.iter().filter_map(|node| node.frame).collect();
+            profile.add_stack(Stack { frames, values })?;
         }
+        open.pop();
     }
+    Ok(())
 }
 
 fn number(profile: &mut HeapProfile, frames: &mut HashMap<String, u32>, label: &str) -> u32 {
     if let Some(known) = frames.get(label) {
         return *known;
     }
-    let made = match label.starts_with("in ") {
+    let next = match label.strip_prefix("in ") {
         // "in 3 places, all below massif's threshold (1.00%)"
-        true => {
-            let places = label.split(',').next().unwrap_or(label).trim_start_matches("in ");
-            let function = format!("[{places} below massif's threshold]");
-            Frame { lines: vec![Line { function, ..Line::default() }], ..Frame::default() }
+        Some(places) => {
+            let places = places.split(',').next().unwrap_or(places);
+            profile.add_frame(0, &format!("[{places} below massif's threshold]"), "", 0)
         }
-        false => frame(label),
+        None => add_frame(profile, label),
     };
-    let next = profile.frames.len() as u32;
-    profile.frames.push(made);
     frames.insert(label.to_owned(), next);
     next
 }

@@ -2,8 +2,8 @@
 //!
 //! Must hold: names of value types decide what a value means. A profile without bytes or blocks that are live or allocated
 //! (such as a CPU profile) is refused.
-use crate::protobuf::fields;
-use crate::{Frame, HeapProfile, Kind, Line, Module, Stack, VALUES, Value};
+use crate::protobuf::{Field, fields};
+use crate::{Frame, Function, HeapProfile, Kind, LONGEST_PATH, Line, MOST_MODULES, Module, Stack, VALUES, Value};
 use std::collections::HashMap;
 
 const MALFORMED: &str = "it is malformed or cut off";
@@ -22,6 +22,28 @@ struct Raw<'a> {
     comments: Vec<u64>,
 }
 
+/// The fewest fields that make a file a profile. Any two bytes can look like one field.
+const FEWEST_FIELDS: usize = 3;
+
+/// Whether the first bytes of a file are fields of a profile. The last one may be cut off.
+pub(crate) fn is_beginning(first: &[u8]) -> bool {
+    let is_of_profile = |number: u64, field: Field<'_>| match number {
+        1..=6 | 11 => matches!(field, Field::Bytes(_)),
+        7..=10 | 12 | 14 | 15 => matches!(field, Field::Number(_)),
+        number => number == 13,
+    };
+    let mut count = 0;
+    for field in fields(first) {
+        match field {
+            Some((number, field)) if is_of_profile(number, field) => count += 1,
+            Some(_) => return false,
+            None => break,
+        }
+    }
+    // Every writer begins with the types of values, or with their unit.
+    count >= FEWEST_FIELDS && matches!(first.first(), Some(0x0a | 0x5a))
+}
+
 pub(crate) fn read(bytes: &[u8]) -> Result<HeapProfile, String> {
     read_all(bytes).unwrap_or_else(|| Err(MALFORMED.into()))
 }
@@ -29,30 +51,41 @@ pub(crate) fn read(bytes: &[u8]) -> Result<HeapProfile, String> {
 /// Returns `None` if the bytes are malformed.
 fn read_all(bytes: &[u8]) -> Option<Result<HeapProfile, String>> {
     let raw = raw(bytes)?;
-    let text = |number: u64| -> Option<String> {
-        let bytes = raw.strings.get(usize::try_from(number).ok()?)?;
-        Some(String::from_utf8_lossy(bytes).into_owned())
-    };
+    let mut profile = HeapProfile::new(Kind::Pprof);
+    profile.strings = raw.strings.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect();
     let mut values = Vec::new();
     for name in &raw.value_types {
-        values.push(value(&text(*name)?));
+        values.push(value(text(&profile, *name)?));
     }
     if values.iter().all(Option::is_none) {
-        let names: Vec<String> = raw.value_types.iter().filter_map(|name| text(*name)).collect();
+        let names = raw.value_types.iter().take(5).filter_map(|name| text(&profile, *name));
+        let names: Vec<String> = names.map(|name| name.chars().take(40).collect()).collect();
         return Some(Err(format!("it is no profile of a heap: its values are {}", names.join(", "))));
     }
-    let mut profile = HeapProfile::new(Kind::Pprof);
     profile.known = Value::ALL.into_iter().filter(|known| values.contains(&Some(*known))).collect();
     (profile.started_unix_ns, profile.duration_ns) = (raw.time_nanos, raw.duration_nanos);
     profile.sampled_every = Some(raw.period).filter(|period| *period > 1);
-    profile.command =
-        raw.comments.iter().find_map(|comment| text(*comment).filter(|text| !is_ours(text))).unwrap_or_default();
-    let modules = read_modules(&raw, &text, &mut profile)?;
-    let locations = read_locations(&raw, &text, &modules, &mut profile)?;
+    let command = raw.comments.iter().find_map(|comment| text(&profile, *comment).filter(|text| !is_ours(text)));
+    profile.command = command.unwrap_or_default().to_owned();
+    let modules = read_modules(&raw, &mut profile)?;
+    let locations = read_locations(&raw, &modules, &mut profile)?;
     for sample in &raw.samples {
-        profile.stacks.push(read_sample(sample, &values, &locations)?);
+        let stack = read_sample(sample, &values, &locations)?;
+        if let Err(reason) = profile.add_stack(stack) {
+            return Some(Err(reason));
+        }
     }
     Some(Ok(profile))
+}
+
+fn text(profile: &HeapProfile, number: u64) -> Option<&str> {
+    profile.strings.get(usize::try_from(number).ok()?).map(String::as_str)
+}
+
+/// The number of a text, if there is one.
+fn string(profile: &HeapProfile, field: Field<'_>) -> Option<u32> {
+    let number = u32::try_from(field.number()).ok()?;
+    ((number as usize) < profile.strings.len()).then_some(number)
 }
 
 /// Our own exports have the name of the tool as their first comment and the command as their second.
@@ -102,12 +135,10 @@ fn raw(bytes: &[u8]) -> Option<Raw<'_>> {
     Some(raw)
 }
 
-type Text<'a> = &'a dyn Fn(u64) -> Option<String>;
-
 /// Returns the index of each mapping's module, by the mapping's id.
-fn read_modules(raw: &Raw<'_>, text: Text<'_>, profile: &mut HeapProfile) -> Option<HashMap<u64, usize>> {
+fn read_modules(raw: &Raw<'_>, profile: &mut HeapProfile) -> Option<HashMap<u64, usize>> {
     let mut by_id = HashMap::new();
-    for mapping in &raw.mappings {
+    for mapping in raw.mappings.iter().take(MOST_MODULES) {
         let (mut module, mut id) = (Module::default(), 0);
         for field in fields(mapping) {
             match field? {
@@ -115,8 +146,8 @@ fn read_modules(raw: &Raw<'_>, text: Text<'_>, profile: &mut HeapProfile) -> Opt
                 (2, field) => module.start = field.number(),
                 (3, field) => module.end = field.number(),
                 (4, field) => module.file_offset = field.number(),
-                (5, field) => module.path = text(field.number())?,
-                (6, field) => module.build_id = from_hex(&text(field.number())?),
+                (5, field) => module.path = short(text(profile, field.number())?),
+                (6, field) => module.build_id = from_hex(&short(text(profile, field.number())?)),
                 _ => {}
             }
         }
@@ -124,6 +155,10 @@ fn read_modules(raw: &Raw<'_>, text: Text<'_>, profile: &mut HeapProfile) -> Opt
         profile.modules.push(module);
     }
     Some(by_id)
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(LONGEST_PATH).collect()
 }
 
 fn from_hex(text: &str) -> Vec<u8> {
@@ -134,23 +169,23 @@ fn from_hex(text: &str) -> Vec<u8> {
 /// Returns the index of each location's frame, by the location's id.
 fn read_locations(
     raw: &Raw<'_>,
-    text: Text<'_>,
     modules: &HashMap<u64, usize>,
     profile: &mut HeapProfile,
 ) -> Option<HashMap<u64, u32>> {
-    let mut functions: HashMap<u64, Line> = HashMap::new();
-    for function in &raw.functions {
-        let (mut line, mut id) = (Line::default(), 0);
-        for field in fields(function) {
+    let mut functions: HashMap<u64, u32> = HashMap::new();
+    for bytes in &raw.functions {
+        let (mut function, mut id) = (Function::default(), 0);
+        for field in fields(bytes) {
             match field? {
                 (1, field) => id = field.number(),
-                (2, field) => line.function = text(field.number())?,
-                (3, field) => line.system_name = text(field.number())?,
-                (4, field) => line.file = text(field.number())?,
+                (2, field) => function.name = string(profile, field)?,
+                (3, field) => function.system_name = string(profile, field)?,
+                (4, field) => function.file = string(profile, field)?,
                 _ => {}
             }
         }
-        functions.insert(id, line);
+        functions.insert(id, profile.functions.len() as u32);
+        profile.functions.push(function);
     }
     let mut by_id = HashMap::new();
     for location in &raw.locations {
@@ -170,17 +205,16 @@ fn read_locations(
     Some(by_id)
 }
 
-fn read_line(bytes: &[u8], functions: &HashMap<u64, Line>) -> Option<Line> {
-    let (mut line, mut number) = (Line::default(), 0);
+fn read_line(bytes: &[u8], functions: &HashMap<u64, u32>) -> Option<Line> {
+    let (mut function, mut line) = (None, 0);
     for field in fields(bytes) {
         match field? {
-            (1, field) => line = functions.get(&field.number())?.clone(),
-            (2, field) => number = u32::try_from(field.number()).unwrap_or(0),
+            (1, field) => function = functions.get(&field.number()).copied(),
+            (2, field) => line = u32::try_from(field.number()).unwrap_or(0),
             _ => {}
         }
     }
-    line.line = number;
-    Some(line)
+    Some(Line { function: function?, line })
 }
 
 fn read_sample(bytes: &[u8], values: &[Option<Value>], locations: &HashMap<u64, u32>) -> Option<Stack> {

@@ -2,6 +2,9 @@
 //!
 //! Must hold: nothing is read beyond the end; a length that is too large is an error, not an allocation.
 
+/// The most numbers of a list. No stack is that deep.
+const LONGEST_LIST: usize = 1 << 20;
+
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field<'a> {
@@ -24,8 +27,11 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The numbers of a list, packed or not.
+    /// The numbers of a list, packed or not. Fails if there are very many.
     pub(crate) fn numbers(self, list: &mut Vec<u64>) -> Option<()> {
+        if list.len() > LONGEST_LIST || self.bytes().len() > LONGEST_LIST {
+            return None;
+        }
         match self {
             Field::Number(value) => list.push(value),
             Field::Bytes(mut bytes) => {

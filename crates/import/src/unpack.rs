@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Read};
 
 /// The most bytes of an unpacked profile. A file that unpacks to more is refused.
-pub const MOST_UNPACKED: u64 = 512 << 20;
+pub const MOST_UNPACKED: u64 = 256 << 20;
 
 /// Unpacks a file, or returns its first `most` bytes if it is longer. Returns the bytes themselves if they are not packed.
 pub fn unpacked(bytes: &[u8], most: u64) -> io::Result<Cow<'_, [u8]>> {

@@ -32,12 +32,12 @@ pub(crate) fn read(path: &Path, kind: Kind) -> Result<HeapProfile, Error> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MOST_UNPACKED).read_to_end(&mut bytes)?;
     if bytes.len() as u64 == MOST_UNPACKED {
-        return Err(wrong("it is larger than 512 MiB"));
+        return Err(wrong("it is larger than 256 MiB"));
     }
     let unpacked = import::unpacked(&bytes, MOST_UNPACKED);
     let unpacked = unpacked.map_err(|error: io::Error| wrong(&format!("it cannot be unpacked: {error}")))?;
     if unpacked.len() as u64 == MOST_UNPACKED {
-        return Err(wrong("it is larger than 512 MiB when it is unpacked"));
+        return Err(wrong("it is larger than 256 MiB when it is unpacked"));
     }
     import::read(kind, &unpacked).map_err(|error| Error::HeapProfile(error.to_string()))
 }
@@ -111,23 +111,38 @@ fn names(profile: &HeapProfile, frames: &[Frame]) -> RawBlock {
     for (at, frame) in frames.iter().enumerate().filter(|(at, _)| !profile.frames[*at].lines.is_empty()) {
         by_instance.entry(frame.instance()).or_default().push(at);
     }
-    let mut names = SymbolsBuilder::default();
+    let mut names = Names { profile, builder: SymbolsBuilder::default(), functions: HashMap::new() };
     for (instance, list) in by_instance {
-        names.module(instance, SymbolState::Debug, "");
+        names.builder.module(instance, SymbolState::Debug, "");
         for at in list {
-            let (frame, lines) = (frames[at], &profile.frames[at].lines);
-            let places = lines.iter().enumerate().map(|(number, line)| {
-                let raw = if line.system_name.is_empty() { &line.function } else { &line.system_name };
-                let function = Some(names.function(raw, &line.function, &symbols::shorten(&line.function)));
-                let file = (!line.file.is_empty()).then(|| names.string(&line.file));
-                let inlined = number + 1 < lines.len();
-                CodeLocation { function, file, line: (line.line > 0).then_some(line.line), inlined }
-            });
-            let places = places.collect();
-            names.frame(frame.0 & ((1 << 48) - 1), places);
+            let lines = &profile.frames[at].lines;
+            let places = (1..).zip(lines).map(|(number, line)| names.place(line, number < lines.len())).collect();
+            names.builder.frame(frames[at].0 & ((1 << 48) - 1), places);
         }
     }
-    names.take().to_block()
+    names.builder.take().to_block()
+}
+
+/// Makes each function once.
+struct Names<'a> {
+    profile: &'a HeapProfile,
+    builder: SymbolsBuilder,
+    /// The function and the file, by the number of the function in the profile.
+    functions: HashMap<u32, (Option<u32>, Option<u32>)>,
+}
+
+impl Names<'_> {
+    fn place(&mut self, line: &import::Line, inlined: bool) -> CodeLocation {
+        let (profile, builder) = (self.profile, &mut self.builder);
+        let (function, file) = *self.functions.entry(line.function).or_insert_with(|| {
+            let Some(function) = profile.functions.get(line.function as usize) else { return (None, None) };
+            let [name, raw, file] = [function.name, function.system_name, function.file].map(|text| profile.text(text));
+            let raw = if raw.is_empty() { name } else { raw };
+            let made = (!name.is_empty()).then(|| builder.function(raw, name, &symbols::shorten(name)));
+            (made, (!file.is_empty()).then(|| builder.string(file)))
+        });
+        CodeLocation { function, file, line: (line.line > 0).then_some(line.line), inlined }
+    }
 }
 
 /// Returns the block of stacks, the block of allocation classes, one for each stack, and the costs of each stack.

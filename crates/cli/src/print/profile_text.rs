@@ -38,15 +38,6 @@ impl LoadedTrace {
         anyhow::bail!("{refused} needs events, and {path} is a heap profile, which has only sums")
     }
 
-    /// Refuses a cost that the profile does not know.
-    pub fn check_known(&self, query: &Query) -> anyhow::Result<()> {
-        let definitions = self.trace.engine().definitions();
-        match query.cost.filter(|cost| !definitions.knows(*cost)) {
-            None => Ok(()),
-            Some(cost) => anyhow::bail!("--cost {}: {} does not know it", cost.name(), self.trace.path().display()),
-        }
-    }
-
     pub fn write_profile_text(
         &self,
         known: KnownCosts,

@@ -1,0 +1,349 @@
+//! Heap profiles of other tools, made by these tools. Each has the numbers that its own reader prints; what it does not know is
+//! absent; and damaged files are refused with one sentence.
+use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::targets::target;
+use heaptrack_tests::view::print;
+use heaptrack_tests::{Chance, Folder, Program, process, scale};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn output(command: &mut Command) -> String {
+    let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
+fn json(file: &Path) -> Value {
+    serde_json::from_str(&heaptrack_tests::view::text(file, &["--json"])).unwrap()
+}
+
+/// Totals by name; `None` for those that are null.
+fn totals<const N: usize>(report: &Value, names: [&str; N]) -> [Option<u64>; N] {
+    names.map(|name| {
+        assert!(report["totals"].get(name).is_some(), "no total {name}");
+        report["totals"][name].as_u64()
+    })
+}
+
+const LIVE: [&str; 2] = ["leaked_bytes", "leaked_allocations"];
+const ALL: [&str; 2] = ["allocated_bytes", "allocations"];
+const PEAK: [&str; 2] = ["peak_bytes", "peak_allocations"];
+
+/// A number as other tools write it: `5,279`.
+fn plain(text: &str) -> u64 {
+    text.replace(',', "").parse().unwrap_or_else(|_| panic!("no number: {text}"))
+}
+
+fn valgrind(tool: &str, out: &Path, options: &[&str]) {
+    let mut command = Command::new("valgrind");
+    command.args(["-q", "--run-libc-freeres=no", "--run-cxx-freeres=no"]).arg(format!("--tool={tool}"));
+    output(command.args(options).arg(format!("--{tool}-out-file={}", out.display())).arg(target("exported")));
+}
+
+/// Runs the program `exported` with an allocator that writes a heap profile, and returns the profile's path.
+fn profiled(folder: &Folder, library: &str, variable: &str, value: &str) -> PathBuf {
+    let mut command = Command::new(target("exported"));
+    command.env("LD_PRELOAD", format!("/usr/lib/x86_64-linux-gnu/{library}")).env(variable, value);
+    output(command.current_dir(folder.path()));
+    let name = folder.names().into_iter().find(|name| name.ends_with(".heap"));
+    folder.join(&name.unwrap_or_else(|| panic!("{library} wrote no profile")))
+}
+
+fn gperftools(folder: &Folder) -> PathBuf {
+    profiled(folder, "libtcmalloc.so", "HEAPPROFILE", folder.join("profile").to_str().unwrap())
+}
+
+fn jemalloc(folder: &Folder) -> PathBuf {
+    let conf = "prof:true,lg_prof_sample:0,prof_final:true,prof_accum:true,prof_prefix:profile";
+    profiled(folder, "libjemalloc.so", "MALLOC_CONF", conf)
+}
+
+fn dhat(folder: &Folder) -> PathBuf {
+    let file = folder.join("dhat.out");
+    valgrind("dhat", &file, &[]);
+    file
+}
+
+fn massif(folder: &Folder) -> PathBuf {
+    let file = folder.join("massif.out");
+    valgrind("massif", &file, &["--detailed-freq=1", "--threshold=0"]);
+    file
+}
+
+const GO: &str = "
+package main
+
+import (
+	\"os\"
+	\"runtime\"
+	\"runtime/pprof\"
+)
+
+var kept [][]byte
+
+func hold() {
+	for i := 0; i < 20; i++ {
+		kept = append(kept, make([]byte, 1<<20))
+	}
+}
+
+func main() {
+	runtime.MemProfileRate = 1
+	hold()
+	runtime.GC()
+	file, _ := os.Create(os.Args[1])
+	pprof.Lookup(\"heap\").WriteTo(file, 0)
+	file.Close()
+}
+";
+
+fn go_heap(folder: &Folder) -> PathBuf {
+    let (source, program, file) = (folder.join("main.go"), folder.join("program"), folder.join("heap.pb.gz"));
+    std::fs::write(&source, GO).unwrap();
+    let mut build = Command::new("go");
+    build
+        .env("GO111MODULE", "off")
+        .env("GOCACHE", folder.join("cache"))
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg(&source);
+    output(&mut build);
+    output(Command::new(&program).arg(&file));
+    file
+}
+
+#[test]
+fn a_heap_profile_of_go_has_the_numbers_of_go_tool_pprof() {
+    let folder = Folder::new();
+    let file = go_heap(&folder);
+    let report = json(&file);
+    let raw = output(Command::new("go").args(["tool", "pprof", "-raw"]).arg(&file));
+    let mut sums = [0u64; 4];
+    for line in raw.lines().skip_while(|line| *line != "Samples:").take_while(|line| *line != "Locations") {
+        let Some((values, _)) = line.split_once(": ") else { continue };
+        let values: Vec<u64> = values.split_whitespace().filter_map(|value| value.parse().ok()).collect();
+        if let Ok(values) = <[u64; 4]>::try_from(values) {
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+    }
+    let [all, all_bytes, live, live_bytes] = sums.map(Some);
+    assert_eq!(totals(&report, ALL), [all_bytes, all]);
+    assert_eq!(totals(&report, LIVE), [live_bytes, live]);
+    assert_eq!(totals(&report, ["peak_bytes", "temporary", "runtime_ns"]), [None; 3], "Go does not know them");
+    assert_eq!((&report["peak"], &report["temporary"]), (&Value::Null, &Value::Null));
+    let held = &report["leaked"][0];
+    assert_eq!((&held["frames"][0]["function"], &held["peak_bytes"]), (&json!("main.hold"), &Value::Null));
+    assert!(held["leaked_bytes"].as_u64().unwrap() >= 20 << 20);
+    let csv = output(Command::new(heaptrack()).args(["export", "--to", "csv"]).arg(&file));
+    let (header, row) = (csv.lines().next().unwrap(), csv.lines().nth(1).unwrap());
+    let cell = |name: &str| row.split(',').nth(header.split(',').position(|column| column == name).unwrap()).unwrap();
+    assert_eq!((cell("peak_bytes"), cell("lifetime_ns"), cell("temporary")), ("", "", ""));
+    assert!(!cell("live_bytes").is_empty() && !cell("allocations").is_empty());
+}
+
+#[test]
+fn a_profile_of_dhat_has_the_numbers_of_its_viewer() {
+    let folder = Folder::new();
+    let file = dhat(&folder);
+    let script = heaptrack_tests::targets::workspace().join("tests/exports/dhat.mjs");
+    let viewer = "/usr/libexec/valgrind/dh_view.js";
+    let read: Value = serde_json::from_str(&output(Command::new("node").arg(script).arg(viewer).arg(&file))).unwrap();
+    let report = json(&file);
+    for (names, numbers) in [(ALL, "total"), (PEAK, "peak"), (LIVE, "end")] {
+        assert_eq!(json!(totals(&report, names)), read["root"][numbers], "{numbers}");
+    }
+    assert_eq!(report["totals"]["temporary"], Value::Null);
+    // DHAT and we say the same of the same program.
+    let ours = Program::target("exported").recorded();
+    let ours = json(&ours.trace);
+    for names in [ALL, PEAK, LIVE] {
+        assert_eq!(totals(&report, names), totals(&ours, names), "{names:?}");
+    }
+}
+
+#[test]
+fn a_profile_of_massif_has_the_numbers_of_ms_print() {
+    let folder = Folder::new();
+    let file = massif(&folder);
+    let said = output(Command::new("ms_print").args(["--threshold=0"]).arg(&file));
+    let report = json(&file);
+    // The lines "99.89% (5,279B) (heap allocation functions)" of the snapshots with trees.
+    let heaps: Vec<u64> = said
+        .lines()
+        .filter(|line| line.contains("(heap allocation functions)"))
+        .filter_map(|line| Some(plain(line.split_once('(')?.1.split_once("B)")?.0)))
+        .collect();
+    assert_eq!(totals(&report, PEAK), [heaps.iter().max().copied(), None], "bytes, but no blocks");
+    assert_eq!(totals(&report, LIVE), [heaps.last().copied(), None]);
+    assert_eq!(totals(&report, ALL), [None, None]);
+    let peak = report["peak"].as_array().unwrap();
+    let of = |function: &str| -> u64 {
+        let is_called = |entry: &&Value| entry["frames"][0]["function"].as_str().unwrap_or("").starts_with(function);
+        peak.iter().filter(is_called).map(|entry| entry["peak_bytes"].as_u64().unwrap()).sum()
+    };
+    assert_eq!((of("hand_over"), of("keep"), of("lose")), (2000, 3000, 7));
+}
+
+/// The total that `google-pprof` or `jeprof` prints: "Total: 24479 B" or "Total: 5 objects".
+fn total_of(tool: &str, option: &str, file: &Path) -> u64 {
+    let mut command = Command::new(tool);
+    let said = output(command.args(["--text", "--show_bytes", option]).arg(target("exported")).arg(file));
+    let line = said.lines().find_map(|line| line.strip_prefix("Total: ")?.split(' ').next());
+    line.map(plain).unwrap_or_else(|| panic!("{tool} {option}: {said}"))
+}
+
+#[test]
+fn heap_profiles_of_gperftools_and_jemalloc_have_the_numbers_of_their_tools() {
+    for (tool, make) in [("google-pprof", gperftools as fn(&Folder) -> PathBuf), ("jeprof", jemalloc)] {
+        let folder = Folder::new();
+        let file = make(&folder);
+        let report = json(&file);
+        let total = |name: &str| report["totals"][name].as_u64().unwrap();
+        assert_eq!(total("leaked_bytes"), total_of(tool, "--inuse_space", &file), "{tool}");
+        assert_eq!(total("leaked_allocations"), total_of(tool, "--inuse_objects", &file), "{tool}");
+        assert_eq!(total("allocated_bytes"), total_of(tool, "--alloc_space", &file), "{tool}");
+        assert_eq!(total("allocations"), total_of(tool, "--alloc_objects", &file), "{tool}");
+        assert_eq!(totals(&report, PEAK), [None, None], "{tool}");
+        // Names come from the program's file. jemalloc counts 64 bytes for 64, and 48 for 40.
+        let of = |function: &str| -> u64 {
+            let entries = report["allocations"].as_array().unwrap().iter();
+            let is_called = |entry: &&Value| {
+                let frames = entry["frames"].as_array().unwrap();
+                frames.iter().any(|frame| frame["function"].as_str().is_some_and(|name| name.starts_with(function)))
+            };
+            entries.filter(is_called).map(|entry| entry["allocations"].as_u64().unwrap()).sum()
+        };
+        assert_eq!((of("quick"), of("hand_over"), of("lose")), (300, 50, 1), "{tool}");
+    }
+}
+
+/// A part of a profile of tcmalloc's sampler, and one of jemalloc, with rates at which the scale is known.
+#[test]
+fn sampled_profiles_are_scaled() {
+    let folder = Folder::new();
+    let file = folder.join("sampled.heap");
+    let scale = 1.0 / (1.0 - (-1.0f64).exp());
+    let expected = [(524_288.0 * 3.0 * scale) as u64, (3.0 * scale) as u64].map(Some);
+    for text in [
+        "heap profile:      3:  1572864 [     3:  1572864] @ heap_v2/524288\n     3:  1572864 [     3:  1572864] @ 0x10 0x20\n",
+        "heap profile:      3:  1572864 [     3:  1572864] @ heap/1048576\n     3:  1572864 [     3:  1572864] @ 0x10 0x20\n",
+        "heap_v2/524288\n  t*: 3: 1572864 [0: 0]\n@ 0x10 0x20\n  t*: 3: 1572864 [0: 0]\n  t0: 3: 1572864 [0: 0]\n",
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let report = json(&file);
+        assert_eq!(totals(&report, LIVE), expected, "{text}");
+        assert_eq!(totals(&report, ALL), [None, None], "all allocations are not known: {text}");
+        assert_eq!(report["losses"]["note"], "sampled, on average once in 524288 bytes: the numbers are estimates");
+    }
+}
+
+/// By stack: functions, files and lines, innermost first, and the costs that both sides know.
+fn stacks(report: &Value, costs: &[&str]) -> BTreeMap<String, Vec<u64>> {
+    let mut stacks = BTreeMap::new();
+    for entry in report["allocations"].as_array().unwrap() {
+        let level =
+            |frame: &Value| format!("{} {}:{} {}", frame["function"], frame["file"], frame["line"], frame["inlined"]);
+        let key: Vec<String> = entry["frames"].as_array().unwrap().iter().map(level).collect();
+        let sum = stacks.entry(key.join("\n")).or_insert_with(|| vec![0; costs.len()]);
+        sum.iter_mut().zip(costs).for_each(|(sum, cost)| *sum += entry[*cost].as_u64().unwrap());
+    }
+    stacks
+}
+
+#[test]
+fn what_we_export_for_others_we_read_too() {
+    let outcome = Program::target("exported").recorded();
+    let folder = Folder::new();
+    let ours = json(&outcome.trace);
+    for (format, costs) in [
+        (
+            "pprof",
+            vec!["allocations", "allocated_bytes", "temporary", "peak_bytes", "peak_allocations", "leaked_bytes"],
+        ),
+        ("gperftools", vec!["allocations", "allocated_bytes", "leaked_bytes", "leaked_allocations"]),
+    ] {
+        let file = folder.join(format);
+        let mut export = Command::new(heaptrack());
+        output(export.args(["export", "--to", format]).arg(&outcome.trace).arg("-o").arg(&file));
+        let read = json(&file);
+        assert_eq!(stacks(&read, &costs), stacks(&ours, &costs), "{format}");
+        // And a profile of a profile is the same profile.
+        let again = folder.join("again");
+        let mut export = Command::new(heaptrack());
+        output(export.args(["export", "--to", "pprof"]).arg(&file).arg("-o").arg(&again));
+        assert_eq!(stacks(&json(&again), &costs), stacks(&ours, &costs), "{format}, again");
+    }
+    let changes = heaptrack_tests::view::text(&outcome.trace, &["--diff", folder.join("pprof").to_str().unwrap()]);
+    assert_eq!(changes.matches("nothing changed").count(), 4, "live, peak, allocated, allocations: {changes}");
+}
+
+fn refused(words: &[&str]) -> String {
+    let done = Command::new(heaptrack()).args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!((process::code(done.status), done.stdout.len(), said.lines().count()), (2, 0, 1), "{words:?}: {said}");
+    said
+}
+
+#[test]
+fn what_needs_events_is_refused() {
+    let folder = Folder::new();
+    let file = dhat(&folder);
+    let (file, new) = (file.to_str().unwrap(), folder.join("new"));
+    let new = new.to_str().unwrap();
+    for (words, reason) in [
+        (vec!["print", "--at", "1s", file], "--at 1s needs events"),
+        (vec!["print", "--size", "..10", file], "--size ..10 needs events"),
+        (vec!["print", "--view", "timeline", file], "--view timeline needs events"),
+        (vec!["print", "-l", file], "--print-leaks needs events"),
+        (vec!["print", "-M", new, file], "--print-massif needs events"),
+        (vec!["print", "--cost", "temporary", file], "does not know it"),
+        (vec!["export", "--to", "firefox", file], "this format needs events"),
+        (vec!["export", "--to", "csv", "--rows", "events", file], "--rows events needs events"),
+        (vec!["export", "--to", "heaptrack", file], "it is a profile of DHAT, which has no events"),
+        (vec!["export", "--to", "folded", "--cost", "temporary", file], "does not know it"),
+        (vec!["analyze", file], "the page needs events"),
+        (vec!["report", file, "-o", new], "the page needs events"),
+        (vec!["trim", file, "-o", new], "which has no events"),
+    ] {
+        assert!(refused(&words).contains(reason), "{words:?}: {}", refused(&words));
+    }
+    let flame = heaptrack_tests::view::view(Path::new(file), "flame", &["--include", "quick", "--cost", "allocations"]);
+    assert_eq!(heaptrack_tests::view::rows(&flame["folded"], &["value"]), 300);
+}
+
+/// In a soak, a file is cut at every byte; otherwise at every tenth one, or at 150 places.
+#[test]
+fn damaged_profiles_are_read_or_refused_with_one_sentence() {
+    let folder = Folder::new();
+    let makers: [fn(&Folder) -> PathBuf; 5] = [dhat, massif, gperftools, jemalloc, go_heap];
+    let damaged = folder.join("damaged");
+    let mut chance = Chance::new("damaged profiles");
+    for make in makers {
+        let own = Folder::new();
+        let mut whole = std::fs::read(make(&own)).unwrap();
+        // The names of modules are not looked up, which would take most of the time.
+        (1..whole.len()).for_each(|at| whole[at] = if whole[at - 1..=at] == *b" /" { b'~' } else { whole[at] });
+        let step = if scale::soak() { 1 } else { 10.max(whole.len() / 150) };
+        let check = |bytes: &[u8], what: String| {
+            std::fs::write(&damaged, bytes).unwrap();
+            let done = print(&damaged, &["--json"]);
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert!(!said.contains("panicked") && said.lines().count() <= 1, "{what}: {said}");
+            match done.status.code() {
+                Some(0) => drop(serde_json::from_slice::<Value>(&done.stdout).unwrap()),
+                code => assert_eq!((code, done.stdout.len()), (Some(2), 0), "{what}: {said}"),
+            }
+        };
+        for length in (0..whole.len()).step_by(step) {
+            check(&whole[..length], format!("cut at {length}"));
+        }
+        for _ in 0..scale::count(300) {
+            let mut bytes = whole.clone();
+            let at = chance.between(0, whole.len() as u64) as usize;
+            bytes[at] = chance.between(0, 256) as u8;
+            check(&bytes, format!("byte {at}"));
+        }
+    }
+}
