@@ -92,6 +92,8 @@ pub(crate) struct Group {
     /// stays 0.
     pub(crate) costs: Costs,
     epoch: u64,
+    /// Blocks that were live when their process ended, since the range began.
+    pub(crate) left: Left,
     /// The times of its first and last allocation since the walk began.
     first_ns: u64,
     last_ns: u64,
@@ -99,12 +101,56 @@ pub(crate) struct Group {
     pub(crate) own_peak_allocations: u64,
 }
 
+/// Blocks that no process freed before it ended. A range that reaches the end of the trace counts them as leaked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Left {
+    pub(crate) allocations: u64,
+    pub(crate) bytes: u64,
+    /// Those of them that were allocated within the range.
+    kept_allocations: u64,
+    kept_bytes: u64,
+    /// When the oldest of them was allocated.
+    pub(crate) oldest_ns: Option<u64>,
+}
+
+impl Left {
+    /// This many blocks, all of them allocated within the range.
+    pub(crate) const fn kept(allocations: u64, bytes: u64) -> Self {
+        Left { allocations, bytes, kept_allocations: allocations, kept_bytes: bytes, oldest_ns: None }
+    }
+
+    fn add(&mut self, size: u64, is_kept: bool, born_ns: u64) {
+        self.allocations += 1;
+        self.bytes = self.bytes.saturating_add(size);
+        if is_kept {
+            self.kept_allocations += 1;
+            self.kept_bytes = self.kept_bytes.saturating_add(size);
+        }
+        self.oldest_ns = Some(self.oldest_ns.map_or(born_ns, |oldest_ns| oldest_ns.min(born_ns)));
+    }
+
+    /// Counts the blocks as live at the end of the range.
+    pub(crate) const fn add_to(&self, costs: &mut Costs) {
+        costs.live_allocations = costs.live_allocations.saturating_add(self.allocations);
+        costs.live_bytes = costs.live_bytes.saturating_add(self.bytes);
+        costs.kept_allocations = costs.kept_allocations.saturating_add(self.kept_allocations);
+        costs.kept_bytes = costs.kept_bytes.saturating_add(self.kept_bytes);
+    }
+}
+
 /// Later than any time.
 const NEVER: u64 = u64::MAX;
 
 impl Default for Group {
     fn default() -> Self {
-        Group { costs: Costs::default(), epoch: 0, first_ns: NEVER, last_ns: 0, own_peak_allocations: 0 }
+        Group {
+            costs: Costs::default(),
+            epoch: 0,
+            left: Left::default(),
+            first_ns: NEVER,
+            last_ns: 0,
+            own_peak_allocations: 0,
+        }
     }
 }
 
@@ -166,7 +212,8 @@ pub(crate) struct Counter<'a> {
     /// Events up to and including the one that made the peak.
     peak_event: u64,
     pub(crate) selected: Selected,
-    pub(crate) deallocations: u64,
+    /// The sequence number of the range's first allocation.
+    first_sequence: u64,
     pub(crate) implied_frees: u64,
     grouping: Grouping,
 }
@@ -209,7 +256,7 @@ impl<'a> Counter<'a> {
             heap: PeakTracker::default(),
             peak_event: 0,
             selected: Selected::default(),
-            deallocations: 0,
+            first_sequence: 0,
             implied_frees: 0,
             grouping: Grouping::AllThreads,
         }
@@ -318,6 +365,7 @@ impl<'a> Counter<'a> {
             let Costs { live_bytes, live_allocations, .. } = group.costs;
             group.epoch = self.epoch;
             group.own_peak_allocations = live_allocations;
+            group.left = Left::default();
             group.costs = Costs {
                 live_bytes,
                 live_allocations,
@@ -330,7 +378,18 @@ impl<'a> Counter<'a> {
                 ..Costs::default()
             };
         }
+        self.first_sequence = now.next_sequence;
         self.begin_peak(now, time_ns);
+    }
+
+    /// Sets the range's first allocation, if the range began before this walk.
+    pub(crate) const fn set_first_sequence(&mut self, sequence: u64) {
+        self.first_sequence = sequence;
+    }
+
+    /// Counts the blocks of processes that ended within the range as live. `costs` has those of all groups.
+    pub(crate) fn add_left(&self, costs: &mut [Costs]) {
+        self.groups.iter().zip(costs).for_each(|(group, costs)| group.left.add_to(costs));
     }
 
     /// Starts a new range for the program's peak only. Groups keep their costs at that peak.
@@ -407,14 +466,20 @@ impl Group {
         }
     }
 
+    /// A block is live no longer.
+    #[inline]
+    fn end(&mut self, size: u64, epoch: u64) {
+        self.settle(epoch);
+        self.costs.live_allocations = self.costs.live_allocations.wrapping_sub(1);
+        self.costs.live_bytes = self.costs.live_bytes.saturating_sub(size);
+    }
+
     #[inline]
     fn free(&mut self, size: u64, epoch: u64, lifetime_ns: u64, temporary: bool) {
-        self.settle(epoch);
+        self.end(size, epoch);
         let costs = &mut self.costs;
         costs.deallocations += 1;
         costs.freed_bytes = costs.freed_bytes.saturating_add(size);
-        costs.live_allocations = costs.live_allocations.wrapping_sub(1);
-        costs.live_bytes = costs.live_bytes.saturating_sub(size);
         costs.lifetime_ns = costs.lifetime_ns.saturating_add(lifetime_ns);
         if temporary {
             costs.temporary += 1;
@@ -454,10 +519,16 @@ impl Sink for Counter<'_> {
         if self.selects(sequence, birth.thread)
             && let Some(group) = self.groups.get_mut(group)
         {
-            group.free(size, self.epoch, birth.age(now), temporary);
+            match how {
+                Freed::Leaked => {
+                    group.end(size, self.epoch);
+                    group.left.add(size, sequence >= self.first_sequence, birth.time_ns);
+                }
+                Freed::Replaced => group.end(size, self.epoch),
+                _ => group.free(size, self.epoch, birth.age(now), temporary),
+            }
             self.selected.live_bytes = self.selected.live_bytes.saturating_sub(size);
         }
-        self.deallocations += 1;
         self.heap.free(size);
         self.implied_frees += (how == Freed::Implied) as u64;
     }

@@ -177,7 +177,7 @@ impl Engine {
     fn whole_costs(&self) -> Vec<Costs> {
         let mut costs = self.counter.costs(&self.definitions);
         for part in &self.definitions.folded {
-            folds::add(part, &mut costs, |row| self.definitions.group_of_row(row));
+            folds::add(part, true, &mut costs, |row| self.definitions.group_of_row(row));
         }
         if let Some(part) = self.folded_peak() {
             folds::set_peak(part, &mut costs, |row| self.definitions.group_of_row(row));

@@ -156,7 +156,11 @@ impl EventCounter {
     pub(crate) fn costs(&self, definitions: &Definitions) -> Vec<Costs> {
         match self {
             EventCounter::Session(walker) => walker.sink.sites(definitions),
-            EventCounter::Indexed(walker) => walker.sink.groups.iter().map(|group| walker.sink.costs(group)).collect(),
+            EventCounter::Indexed(walker) => {
+                let mut costs: Vec<Costs> = walker.sink.groups.iter().map(|group| walker.sink.costs(group)).collect();
+                walker.sink.add_left(&mut costs);
+                costs
+            }
             EventCounter::Kde(counts, _) => session_counter::sites(counts.classes(), &[], definitions),
             EventCounter::Sums(sums, _) => sums.clone(),
         }

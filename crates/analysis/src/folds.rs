@@ -4,7 +4,7 @@
 //! not end before the cut counts all of it. Any other range counts nothing of it, and sees the blocks that survived the
 //! cut like all others.
 use crate::costs::Costs;
-use crate::counter::{Counter, Peak};
+use crate::counter::{Counter, Left, Peak};
 use crate::definitions::{Definitions, KnownAllocClass};
 use format::{Folded, FoldedRow};
 
@@ -19,8 +19,14 @@ pub(crate) const fn peak_of(part: &Folded) -> Peak {
     Peak { bytes: part.peak_bytes, allocations: part.peak_allocations, time_ns: part.peak_time_ns, event: 0 }
 }
 
-/// Adds the counts of a part. `group`: the group of a row, and the size of its blocks.
-pub(crate) fn add(part: &Folded, costs: &mut [Costs], group: impl Fn(&FoldedRow) -> Option<(usize, u64)>) {
+/// Adds the counts of a part. `reaches_end`: the range does, so what processes had not freed when they ended is leaked.
+/// `group`: the group of a row, and the size of its blocks.
+pub(crate) fn add(
+    part: &Folded,
+    reaches_end: bool,
+    costs: &mut [Costs],
+    group: impl Fn(&FoldedRow) -> Option<(usize, u64)>,
+) {
     for row in part.rows.iter().filter(|row| row.allocations > 0) {
         let Some((group, size)) = group(row) else { continue };
         let Some(costs) = costs.get_mut(group) else { continue };
@@ -36,6 +42,9 @@ pub(crate) fn add(part: &Folded, costs: &mut [Costs], group: impl Fn(&FoldedRow)
             size_max: size,
             ..Costs::default()
         });
+        if reaches_end {
+            Left::kept(row.leaked, bytes(row.leaked)).add_to(costs);
+        }
     }
 }
 

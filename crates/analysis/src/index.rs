@@ -51,6 +51,9 @@ pub(crate) struct Entry {
     pub(crate) temporary: u64,
     pub(crate) temporary_bytes: u64,
     pub(crate) lifetime_ns: u64,
+    /// Blocks that were live when their process ended.
+    pub(crate) left_allocations: u64,
+    pub(crate) left_bytes: u64,
     live_allocations: u64,
     /// Within the slice.
     pub(crate) own_peak_bytes: u64,
@@ -149,6 +152,8 @@ impl Index {
                     temporary: costs.temporary,
                     temporary_bytes: costs.temporary_bytes,
                     lifetime_ns: costs.lifetime_ns,
+                    left_allocations: group.left.allocations,
+                    left_bytes: group.left.bytes,
                     live_allocations: costs.live_allocations,
                     own_peak_bytes: costs.own_peak_bytes,
                     own_peak_time_ns: costs.own_peak_time_ns,

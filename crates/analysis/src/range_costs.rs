@@ -3,7 +3,7 @@
 //! Receives: a range and the blocks of events. Returns: costs per group, and the program's peak within the range.
 //! Must hold: both ways return the same numbers.
 use crate::costs::Costs;
-use crate::counter::{Birth, Counter, Group, Peak};
+use crate::counter::{Birth, Counter, Group, Left, Peak};
 use crate::engine::Engine;
 use crate::event_counter::highest;
 use crate::folds;
@@ -88,8 +88,9 @@ impl Engine {
 
     /// Adds the folded parts that belong to the range.
     fn add_folded(&self, range: &Range, counter: &Counter<'_>, costs: &mut [Costs], peak: &mut Peak) {
+        let reaches_end = self.reaches_end(range);
         for part in self.folded_in(range) {
-            folds::add(part, costs, |row| counter.group_of_row(row));
+            folds::add(part, reaches_end, costs, |row| counter.group_of_row(row));
         }
         if let Some(part) = self.folded_peak_in(range, peak.bytes) {
             folds::set_peak(part, costs, |row| counter.group_of_row(row));
@@ -143,6 +144,9 @@ impl Engine {
                 walker.sink.begin(&walker.now, range.from_ns);
             } else {
                 result = finished(walker, first);
+                if self.reaches_end(range) {
+                    walker.sink.add_left(&mut result.0);
+                }
                 self.add_folded(range, &walker.sink, &mut result.0, &mut result.1);
                 self.add_gone(range, first, &walker.sink, &mut result.0);
                 more(&walker.sink, Some(&walker.live));
@@ -173,7 +177,7 @@ impl Engine {
     fn costs_by_index(&self, blocks: &mut dyn Blocks, range: &Range) -> Result<(Vec<Costs>, Peak), Gone> {
         let (from, to) = (self.moment(range.from), self.moment(range.to));
         let (first, last) = (self.index.before(from), self.index.before(to));
-        if last <= first || range.instant {
+        if last <= first || range.instant || self.needs_left_blocks(range, first, last) {
             return self.costs_by_walk(blocks, range, self.site_counter());
         }
         let mut parts = self.parts(blocks, range, first, last)?;
@@ -183,10 +187,38 @@ impl Engine {
                 *costs = sum;
             }
         }
+        if self.reaches_end(range) {
+            parts.head.sink.add_left(&mut costs);
+            self.add_left_between(parts.first + 1, parts.last, &mut costs);
+            parts.tail.sink.add_left(&mut costs);
+        }
         let mut peak = parts.peak;
         self.add_folded(range, &parts.head.sink, &mut costs, &mut peak);
         self.add_gone(range, parts.sequence, &parts.head.sink, &mut costs);
         Ok((costs, peak))
+    }
+
+    /// Whether the range counts blocks of processes that ended within its whole slices, and must know when these blocks
+    /// were allocated. The index does not know that. If the range begins with the session, all of them count.
+    fn needs_left_blocks(&self, range: &Range, first: usize, last: usize) -> bool {
+        let is_asked = self.reaches_end(range) && self.moment(range.from) != Moment::START;
+        is_asked && (0..self.definitions.site_count()).any(|site| self.left_between(site, first + 1, last).0 > 0)
+    }
+
+    /// The blocks of a site that were live when their process ended, between two checkpoints: their number and bytes.
+    fn left_between(&self, site: usize, from: usize, to: usize) -> (u64, u64) {
+        let (before, after) = (self.index.entry_at(site, from), self.index.entry_at(site, to));
+        (
+            after.left_allocations.saturating_sub(before.left_allocations),
+            after.left_bytes.saturating_sub(before.left_bytes),
+        )
+    }
+
+    fn add_left_between(&self, from: usize, to: usize, costs: &mut [Costs]) {
+        for (site, costs) in costs.iter_mut().enumerate() {
+            let (allocations, bytes) = self.left_between(site, from, to);
+            Left::kept(allocations, bytes).add_to(costs);
+        }
     }
 
     /// A counter of all sites, for all blocks.
@@ -208,6 +240,7 @@ impl Engine {
             }
         })?;
         let mut tail = point(last).walker(self.site_counter());
+        tail.sink.set_first_sequence(sequence);
         let mut tail_costs = Vec::new();
         let stops = [self.moment(range.to)];
         self.stretch(blocks, point(last))

@@ -15,9 +15,18 @@ const LOST: u64 = u64::MAX;
 #[derive(Default)]
 pub(crate) struct SessionCounter {
     classes: ClassCounter,
-    /// By allocation class: blocks that were live when an image ended. Empty if no program was replaced.
-    gone: Vec<u64>,
+    /// By allocation class: blocks that ended without being freed. Empty if there are none.
+    unfreed: Vec<Unfreed>,
     pub(crate) implied_frees: u64,
+}
+
+/// Blocks of one allocation class that ended without being freed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unfreed {
+    /// Removed by an `exec`.
+    replaced: u64,
+    /// Live when their process ended.
+    left: u64,
 }
 
 impl SessionCounter {
@@ -29,6 +38,18 @@ impl SessionCounter {
         }
     }
 
+    /// Counts a block that ended with its process.
+    #[cold]
+    fn end_unfreed(&mut self, alloc_class: u32, how: Freed) {
+        if self.unfreed.len() < self.classes.len() {
+            self.unfreed.resize(self.classes.len(), Unfreed::default());
+        }
+        if let Some(unfreed) = self.unfreed.get_mut(alloc_class as usize) {
+            unfreed.left += (how == Freed::Leaked) as u64;
+            unfreed.replaced += (how == Freed::Replaced) as u64;
+        }
+    }
+
     /// The highest moment of the program's total.
     pub(crate) const fn peak(&self) -> Peak {
         peak(&self.classes)
@@ -36,7 +57,7 @@ impl SessionCounter {
 
     /// Returns the costs of each site, in the order of the definitions.
     pub(crate) fn sites(&self, definitions: &Definitions) -> Vec<Costs> {
-        sites(&self.classes, &self.gone, definitions)
+        sites(&self.classes, &self.unfreed, definitions)
     }
 }
 
@@ -45,22 +66,23 @@ pub(crate) const fn peak(classes: &ClassCounter) -> Peak {
     Peak::of(classes.heap(), classes.peak_event())
 }
 
-/// Returns the costs of each site, in the order of the definitions. `gone`: by allocation class, blocks that disappeared
-/// without being freed; those that are not in the list are 0.
-pub(crate) fn sites(classes: &ClassCounter, gone: &[u64], definitions: &Definitions) -> Vec<Costs> {
+/// Returns the costs of each site, in the order of the definitions. `unfreed`: by allocation class; there are none of
+/// the classes that are not in the list.
+pub(crate) fn sites(classes: &ClassCounter, unfreed: &[Unfreed], definitions: &Definitions) -> Vec<Costs> {
     let mut sites = vec![Costs::default(); definitions.stacks.len()];
-    let gone = gone.iter().copied().chain(std::iter::repeat(0));
-    for ((counts, alloc_class), gone) in classes.counts().zip(&definitions.alloc_classes).zip(gone) {
+    let unfreed = unfreed.iter().copied().chain(std::iter::repeat(Unfreed::default()));
+    for ((counts, alloc_class), unfreed) in classes.counts().zip(&definitions.alloc_classes).zip(unfreed) {
         if let Some(site) = sites.get_mut(alloc_class.site.index()).filter(|_| counts.allocations > 0) {
-            site.add(&costs(&counts, gone));
+            site.add(&costs(&counts, unfreed));
         }
     }
     sites
 }
 
-fn costs(counts: &ClassCounts, gone: u64) -> Costs {
+fn costs(counts: &ClassCounts, Unfreed { replaced, left }: Unfreed) -> Costs {
     let bytes = |count: u64| count.saturating_mul(counts.size);
-    let deallocations = counts.allocations.saturating_sub(counts.live + gone);
+    let live = counts.live.saturating_add(left);
+    let deallocations = counts.allocations.saturating_sub(live.saturating_add(replaced));
     Costs {
         deallocations,
         freed_bytes: bytes(deallocations),
@@ -68,10 +90,10 @@ fn costs(counts: &ClassCounts, gone: u64) -> Costs {
         allocated_bytes: bytes(counts.allocations),
         temporary: counts.temporary,
         temporary_bytes: bytes(counts.temporary),
-        live_allocations: counts.live,
-        live_bytes: bytes(counts.live),
-        kept_allocations: counts.live,
-        kept_bytes: bytes(counts.live),
+        live_allocations: live,
+        live_bytes: bytes(live),
+        kept_allocations: live,
+        kept_bytes: bytes(live),
         peak_allocations: counts.at_peak,
         peak_bytes: bytes(counts.at_peak),
         size_max: counts.size,
@@ -98,14 +120,17 @@ impl Sink for SessionCounter {
     fn free(&mut self, _: &Now, _: u64, alloc_class: u32, how: Freed, temporary: bool) {
         self.classes.free(alloc_class, temporary);
         self.implied_frees += (how == Freed::Implied) as u64;
+        if !how.is_by_program() {
+            self.end_unfreed(alloc_class, how);
+        }
     }
 
     fn end_image(&mut self, _: &Now, _: &LiveBlocks<Self::Kept>) {
-        self.gone.resize(self.classes.len(), 0);
-        let gone = &mut self.gone;
+        self.unfreed.resize(self.classes.len(), Unfreed::default());
+        let unfreed = &mut self.unfreed;
         self.classes.end_all(|alloc_class, live| {
-            if let Some(gone) = gone.get_mut(alloc_class) {
-                *gone += live;
+            if let Some(unfreed) = unfreed.get_mut(alloc_class) {
+                unfreed.replaced += live;
             }
         });
     }

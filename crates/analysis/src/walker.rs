@@ -23,7 +23,10 @@ pub(crate) trait Sink {
     /// Returns what to remember of a block, or `None` if the allocation class is not known.
     fn keep(&self, now: &Now, alloc_class: u32) -> Option<Self::Kept>;
     fn alloc(&mut self, _now: &Now, _alloc_class: u32, _kept: Self::Kept) {}
+    /// The block is live no longer. `how` says whether the program freed it.
     fn free(&mut self, now: &Now, sequence: u64, kept: Self::Kept, how: Freed, temporary: bool);
+    /// A process freed a block that another process still holds. The block stays live.
+    fn release(&mut self, _now: &Now, _sequence: u64, _kept: Self::Kept) {}
     /// Called when an `exec` removes all blocks. `live` still has them.
     fn end_image(&mut self, now: &Now, live: &LiveBlocks<Self::Kept>);
 }
@@ -118,6 +121,14 @@ impl<S: Sink> Visitor for Walker<S> {
             Some(rule) => self.is_temporary_for_kde(rule, sequence, kept.alloc_class(), how),
         };
         self.sink.free(&self.now, sequence, kept, how, temporary);
+    }
+
+    fn release(&mut self, sequence: u64) {
+        self.now.events += 1;
+        match self.live.get(sequence) {
+            Some(kept) => self.sink.release(&self.now, sequence, kept),
+            None => self.damaged += 1,
+        }
     }
 
     fn unknown_free(&mut self) {

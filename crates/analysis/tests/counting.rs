@@ -260,6 +260,51 @@ fn a_peak_in_the_second_image_forgets_the_first() {
 }
 
 #[test]
+fn what_a_process_had_not_freed_when_it_ended_is_leaked_and_not_live() {
+    let mut trace = Trace::new();
+    let big = trace.events.alloc(BIG);
+    trace.events.alloc(SMALL);
+    trace.events.freed_by(big, Freed::Leaked);
+    trace.events.alloc(SEVEN);
+    let report = trace.report();
+    let totals = report.totals;
+    assert_eq!((totals.allocations, totals.deallocations, totals.temporary), (3, 0, 0));
+    assert_eq!((totals.leaked_bytes, totals.leaked_allocations), (117, 3));
+    assert_eq!((totals.peak_bytes, totals.peak_allocations), (110, 2), "the block was gone when the seven came");
+    let one = costs(&report, 1);
+    assert_eq!((one.live_bytes, one.kept_bytes, one.freed_bytes, one.lifetime_ns), (107, 107, 0, 0));
+}
+
+#[test]
+fn what_an_exec_removed_is_neither_freed_nor_leaked() {
+    let mut trace = Trace::new();
+    let big = trace.events.alloc(BIG);
+    trace.events.freed_by(big, Freed::Replaced);
+    trace.events.alloc(SMALL);
+    let report = trace.report();
+    let totals = report.totals;
+    assert_eq!((totals.allocations, totals.deallocations, totals.temporary), (2, 0, 0));
+    assert_eq!((totals.leaked_bytes, totals.leaked_allocations, totals.peak_bytes), (10, 1, 100));
+    assert_eq!((costs(&report, 1).live_bytes, costs(&report, 1).deallocations), (0, 0));
+}
+
+#[test]
+fn a_block_lives_until_the_last_process_lets_go_of_it() {
+    let mut trace = Trace::new();
+    let big = trace.events.alloc(BIG);
+    trace.events.release(big);
+    let small = trace.events.alloc(SMALL);
+    trace.events.freed_by(big, Freed::Dropped);
+    trace.events.release(big); // it does not exist any more: damage
+    trace.events.free(small);
+    let report = trace.report();
+    let totals = report.totals;
+    assert_eq!((totals.allocations, totals.deallocations, totals.temporary), (2, 2, 1));
+    assert_eq!((totals.leaked_bytes, totals.peak_bytes, totals.peak_allocations), (0, 110, 2));
+    assert_eq!(report.faults.damaged_events, 1);
+}
+
+#[test]
 fn a_lost_block_of_events_is_told() {
     let mut trace = Trace::new();
     trace.events.alloc(SMALL);

@@ -14,7 +14,7 @@
 use crate::definitions::{Definitions, LOST_ALLOC_CLASS};
 use crate::hex::{line, one_line, put};
 use crate::{Error, Opener};
-use format::{BlockKind, Event, Events, Frame, IntMap, LiveBlocks, Module};
+use format::{BlockKind, Event, Events, Frame, Freed, IntMap, LiveBlocks, Module};
 use std::io::Write;
 
 /// The two numbers of the line `v`: a version of KDE's heaptrack (1.3.0), because the line must have one, and the
@@ -32,8 +32,7 @@ pub struct Written {
     pub allocations: u64,
     /// Blocks that were live at an `exec`. KDE's format has no exec, so they are freed there.
     pub ended_by_exec: u64,
-    /// Blocks that a process of a merged trace leaked. KDE's format has one process, so they are freed when theirs
-    /// ended.
+    /// Blocks that one of several processes leaked. KDE's format has one process, so they are freed when theirs ended.
     pub ended_with_process: u64,
     /// Frees of unknown blocks, which KDE's format does not have.
     pub unknown_frees: u64,
@@ -130,10 +129,7 @@ impl<'a> Writer<'a> {
         while let Ok(Some(event)) = events.read() {
             match event {
                 Event::Alloc { sequence, alloc_class } => self.alloc(sequence, alloc_class),
-                Event::Free { sequence, .. } => match self.live.remove(sequence) {
-                    Some(alloc_class) => line(&mut self.text, b'-', &[alloc_class as u64]),
-                    None => self.written.damaged += 1,
-                },
+                Event::Free { sequence, how } => self.free(sequence, how),
                 Event::UnknownFree => self.written.unknown_frees += 1,
                 Event::Time(ns) => self.time(ns),
                 Event::Image(image) => self.image(image),
@@ -164,6 +160,19 @@ impl<'a> Writer<'a> {
         }
         self.written.allocations += 1;
         line(&mut self.text, b'+', &[alloc_class as u64]);
+    }
+
+    fn free(&mut self, sequence: u64, how: Freed) {
+        let Some(alloc_class) = self.live.remove(sequence) else {
+            self.written.damaged += 1;
+            return;
+        };
+        line(&mut self.text, b'-', &[alloc_class as u64]);
+        match how {
+            Freed::Leaked => self.written.ended_with_process += 1,
+            Freed::Replaced => self.written.ended_by_exec += 1,
+            Freed::Call | Freed::Realloc | Freed::Implied | Freed::Dropped => (),
+        }
     }
 
     #[inline]

@@ -16,7 +16,9 @@ pub fn slice(open: &OpenTrace, count: usize) -> Result<Value, ReportError> {
     let (mut starts, mut highest, mut highest_ns) = (vec![0], Vec::new(), Vec::new());
     for number in 0..count {
         let (from, to) = (format!("{}ns", border(number)), format!("{}ns", border(number + 1)));
-        let to = if number + 1 == count { "end" } else { &to };
+        // A slice has what is live at its end. What processes had not freed when they ended counts only in a range that
+        // is said to reach the end of the trace, so the last slice ends at its time like all others.
+        let to = if runtime == 0 { "end" } else { &to };
         let profile = profile_of(open, &mut blocks, &from, to)?;
         rows.add(&profile);
         starts.push(rows.count);

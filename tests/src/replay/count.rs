@@ -1,6 +1,6 @@
 //! Costs, counted by loops over all blocks. docs/views.md defines each of them.
 use super::query::{Base, Query, When, matches};
-use super::trace::{Block, Trace};
+use super::trace::{Block, End, Trace};
 
 macro_rules! costs {
     ($($name:ident)*) => {
@@ -32,12 +32,21 @@ pub struct Range {
     pub from_ns: u64,
     pub to_ns: u64,
     pub instant: bool,
+    /// The range reaches the end of the trace, so it counts what processes had not freed when they ended.
+    pub whole_end: bool,
 }
 
 impl Block {
     /// True if the block is live after the first `events` events.
     pub fn lives(&self, events: usize) -> bool {
         self.born < events && self.end.is_none_or(|end| end.at >= events)
+    }
+
+    /// True if the block counts as live at the end of the range: it is live, or its process ended within the range without
+    /// freeing it and the range reaches the end of the trace.
+    pub fn is_left(&self, range: &Range) -> bool {
+        let leaked = |end: End| range.whole_end && end.leaked && range.begin <= end.at && end.at < range.end;
+        self.lives(range.end) || self.end.is_some_and(leaked)
     }
 
     /// The lifetime of the block. A block that is still live at the end of the range counts as if it ended there.
@@ -82,7 +91,8 @@ impl Trace {
         let to = if query.at.is_none() && self.time(to) > self.runtime_ns { When::End } else { to };
         let (begin, from_ns) = (self.position(from), self.time(from));
         let (end, to_ns) = (self.position(to).max(begin), self.time(to).max(from_ns));
-        Range { begin, end, from_ns, to_ns, instant: query.at.is_some() }
+        let whole_end = query.at.is_none() && matches!(to, When::End | When::Percent(100));
+        Range { begin, end, from_ns, to_ns, instant: query.at.is_some(), whole_end }
     }
 
     /// The position and the time at which the total was highest within a range.
@@ -114,7 +124,7 @@ impl Trace {
         let peak = self.peak(range).0;
         for (number, block) in self.blocks.iter().enumerate() {
             let Some(costs) = group(number).map(|group| &mut all[group]) else { continue };
-            if block.lives(range.end) {
+            if block.is_left(range) {
                 costs.live_bytes += block.size;
                 costs.live_allocations += 1;
             }
@@ -137,7 +147,7 @@ impl Trace {
                 costs.base_bytes += block.size;
                 costs.base_allocations += 1;
             }
-            if block.lives(range.end) && within(block.born) {
+            if block.is_left(range) && within(block.born) {
                 costs.kept_bytes += block.size;
                 costs.kept_allocations += 1;
             }

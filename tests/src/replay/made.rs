@@ -1,5 +1,8 @@
 //! Random traces. A recorder may write all of this, in combinations that no small program produces.
+mod family;
+
 use crate::Chance;
+use family::Family;
 use format::{
     AllocClassEncoder, CodeLocation, Domain, EventEncoder, Exit, FileWriter, Frame, Module, RawBlock, RssSample,
     Session, StackEncoder, Summary, Suppressions, SymbolState, SymbolsBuilder, Thread,
@@ -66,6 +69,9 @@ pub fn blocks(chance: &mut Chance, steps: u64) -> Vec<RawBlock> {
     ];
     let mut maker = Maker { stacks: StackEncoder::new(), nodes: vec![0], frames: Vec::new(), known: BTreeSet::new() };
     let mut lanes = vec![Lane::new(Domain::Malloc)];
+    if chance.between(0, 3) == 0 {
+        lanes[0].family = Some(Family::new(THREADS));
+    }
     if chance.between(0, 3) == 0 {
         lanes.push(Lane::new(Domain::Custom));
     }
@@ -168,12 +174,25 @@ struct Lane {
     live: Vec<u64>,
     tick: u64,
     image: u32,
+    /// The processes, if the trace is that of a tree of processes.
+    family: Option<Family>,
+    sizes: Vec<u64>,
 }
 
 impl Lane {
     fn new(domain: Domain) -> Self {
         let (alloc_classes, events) = (AllocClassEncoder::new(), EventEncoder::new());
-        Lane { domain, alloc_classes, count: 0, events, live: Vec::new(), tick: 0, image: 0 }
+        Lane {
+            domain,
+            alloc_classes,
+            count: 0,
+            events,
+            live: Vec::new(),
+            tick: 0,
+            image: 0,
+            family: None,
+            sizes: Vec::new(),
+        }
     }
 
     fn add_alloc_classes(&mut self, chance: &mut Chance, nodes: &[u32], blocks: &mut Vec<RawBlock>) {
@@ -181,12 +200,18 @@ impl Lane {
             let stack = nodes[chance.between(0, nodes.len() as u64) as usize];
             let size = if chance.between(0, 10) == 0 { 0 } else { chance.between(1, 3000) };
             self.alloc_classes.push(size, stack);
+            self.sizes.push(size);
             self.count += 1;
         }
         blocks.push(self.alloc_classes.take().of(self.domain));
     }
 
     fn add_events(&mut self, chance: &mut Chance, steps: u64, blocks: &mut Vec<RawBlock>) {
+        if let Some(mut family) = self.family.take() {
+            family.add_events(self, chance, steps, blocks);
+            self.family = Some(family);
+            return;
+        }
         let growing = chance.between(46, 62);
         for _ in 0..steps {
             match chance.between(0, 100) {

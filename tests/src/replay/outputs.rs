@@ -544,7 +544,14 @@ pub fn check_kde(trace: &Trace, text: &str) -> Verdict {
             _ => {}
         }
     }
-    let range = Range { begin: 0, end: trace.times.len(), from_ns: 0, to_ns: trace.runtime_ns, instant: false };
+    let range = Range {
+        begin: 0,
+        end: trace.times.len(),
+        from_ns: 0,
+        to_ns: trace.runtime_ns,
+        instant: false,
+        whole_end: false,
+    };
     let whole = trace.count(&range, 1, |_| Some(0))[0];
     let by_exec = trace.blocks.iter().filter(|block| block.end.is_some_and(|end| !end.freed)).count() as u64;
     let expected =
@@ -585,7 +592,8 @@ pub fn check_slices(trace: &Trace, slices: &Value) -> Verdict {
     let mut held: BTreeMap<u64, u64> = BTreeMap::new();
     for slice in 0..count {
         let (begin, end) = (border(slice), border(slice + 1));
-        let range = Range { begin, end, from_ns: times[slice], to_ns: times[slice + 1], instant: false };
+        let range =
+            Range { begin, end, from_ns: times[slice], to_ns: times[slice + 1], instant: false, whole_end: false };
         let (peak, peak_ns) = trace.peak(&range);
         let rows = starts[slice] as usize..starts[slice + 1] as usize;
         let sum = |column: &[u64]| column[rows.clone()].iter().sum::<u64>();

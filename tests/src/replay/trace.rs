@@ -1,5 +1,5 @@
 //! A trace as a flat list of blocks, each with its whole stack.
-use format::{Block as FormatBlock, CodeLocation, Domain, Event, Frame, Freed, Module, Reader};
+use format::{Block as FormatBlock, CodeLocation, Domain, Event, Frame, Freed, Module, Process, Reader};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
@@ -42,12 +42,14 @@ pub struct Block {
     pub end: Option<End>,
 }
 
-/// The end of a block. `exec` ends blocks without freeing them.
+/// The end of a block. `exec` and the end of its process end a block without freeing it.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
     pub at: usize,
     pub ns: u64,
     pub freed: bool,
+    /// Its process ended without freeing it.
+    pub leaked: bool,
     pub temporary: bool,
 }
 
@@ -68,6 +70,10 @@ pub struct Trace {
     pub suppressions: String,
     pub threads: Vec<u32>,
     pub command: Vec<String>,
+    /// Empty unless the trace is that of a tree of processes.
+    pub processes: BTreeMap<u32, Process>,
+    /// Thread -> the index of its process.
+    pub process_of_thread: BTreeMap<u32, u32>,
 }
 
 /// The module of a frame and the offset in it. Equal for a library that was loaded twice.
@@ -96,6 +102,10 @@ impl Trace {
                 FormatBlock::Session(session) => trace.command = session.command,
                 FormatBlock::Suppressions(text) => trace.suppressions = text.0,
                 FormatBlock::Modules(modules) => names.modules.extend(modules.into_iter().map(|m| (m.instance, m))),
+                FormatBlock::Processes(more) => {
+                    trace.processes.extend(more.processes.into_iter().map(|process| (process.index, process)));
+                    trace.process_of_thread.extend(more.threads);
+                }
                 FormatBlock::Threads(threads) => trace.threads.extend(threads.iter().map(|thread| thread.index)),
                 FormatBlock::Stacks(stacks) => {
                     assert_eq!(stacks.first as usize, nodes.len());
@@ -182,7 +192,7 @@ impl Trace {
         self.totals.push(0);
         for (ns, thread, event) in events {
             let at = self.times.len();
-            let end = |freed, temporary| Some(End { at, ns: *ns, freed, temporary });
+            let end = |freed, temporary| Some(End { at, ns: *ns, freed, leaked: false, temporary });
             match event {
                 Event::Alloc { sequence, alloc_class } => {
                     let (size, stack) = (alloc_classes[*alloc_class as usize].0, stack_of[*alloc_class as usize]);
@@ -193,7 +203,13 @@ impl Trace {
                 }
                 Event::Free { sequence, how } => {
                     let block = &mut self.blocks[live.remove(sequence).expect("a live block")];
-                    block.end = end(how.is_by_program(), *how == Freed::Call && latest.get(thread) == Some(sequence));
+                    block.end = Some(End {
+                        at,
+                        ns: *ns,
+                        freed: !matches!(how, Freed::Leaked | Freed::Replaced),
+                        leaked: *how == Freed::Leaked,
+                        temporary: *how == Freed::Call && latest.get(thread) == Some(sequence),
+                    });
                     total -= block.size;
                 }
                 Event::Image(_) => {

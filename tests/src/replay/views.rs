@@ -391,6 +391,7 @@ impl Asked<'_> {
             from_ns: time(at),
             to_ns: time(at + 1),
             instant: false,
+            whole_end: false,
         };
         let slices: Vec<Vec<Costs>> = (0..points).map(|at| self.trace.count(&slice(at), keys.len(), group)).collect();
         let sum = |of: fn(&Costs) -> u64| slices.iter().map(|s| s.iter().map(of).sum::<u64>()).collect::<Vec<u64>>();
@@ -504,7 +505,7 @@ impl Asked<'_> {
                 bucket[at] += 1;
                 bucket[at + 1] += block.size;
             };
-            if block.lives(end) {
+            if block.is_left(&self.range) {
                 add(2, block.lived(&self.range));
             } else if block.end.is_some_and(|ended| ended.freed && begin <= ended.at && ended.at < end) {
                 add(0, block.lived(&self.range));
@@ -551,7 +552,7 @@ impl Asked<'_> {
                 row[3] = row[3].min(block.born_ns);
                 row[4] = row[4].max(block.born_ns);
             }
-            if block.lives(end) {
+            if block.is_left(&self.range) {
                 row[0] += block.size;
                 row[1] += 1;
                 row[5] = row[5].max(self.range.to_ns.saturating_sub(block.born_ns));

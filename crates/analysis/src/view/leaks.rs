@@ -72,6 +72,8 @@ struct Facts {
     /// Live blocks and bytes at the end of each look.
     blocks: Vec<u64>,
     bytes: Vec<u64>,
+    /// Blocks and bytes of processes that have ended so far.
+    left: (u64, u64),
     /// Frees within the last look.
     freed_last: u64,
     allocations: u64,
@@ -148,13 +150,14 @@ fn gather(trace: &mut Trace<'_>, query: &Query, range: &Range, places: &Places<'
     let counter = counter(trace, query, range, places.groups(), |site, _| places.group(site))?;
     let moments = engine.moments(range, LOOKS);
     let mut all = vec![Facts { from_ns: range.from_ns, to_ns: range.to_ns, ..Facts::default() }; places.groups()];
+    let reaches_end = engine.reaches_end(range);
     let point = engine.start_for(moments[0]);
     let mut walker = point.walker(counter);
     engine.stretch(trace.blocks, point).walk(&mut walker, &moments, |at, walker| {
         for (group, facts) in walker.sink.groups.iter_mut().zip(&mut all) {
             match at {
                 0 => group.forget_allocation_times(),
-                _ => facts.look(group),
+                _ => facts.look(group, reaches_end),
             }
         }
         if at == LOOKS {
@@ -168,8 +171,8 @@ fn gather(trace: &mut Trace<'_>, query: &Query, range: &Range, places: &Places<'
         let time_ns = range.slice_end(at, LOOKS);
         walker.sink.begin(&walker.now, time_ns);
     })?;
-    // In a merged trace, a block that a process had not freed when it ended is leaked from then on.
-    for part in engine.gone_in(range).filter(|part| part.is_leak && engine.reaches_end(range)) {
+    // In an old merged trace, the blocks that a process had not freed when it ended are listed separately.
+    for part in engine.gone_in(range).filter(|part| part.is_leak && reaches_end) {
         for block in &part.blocks {
             let Some((group, size)) = walker.sink.group_of_gone(block) else { continue };
             let Some(facts) = all.get_mut(group) else { continue };
@@ -183,10 +186,16 @@ fn gather(trace: &mut Trace<'_>, query: &Query, range: &Range, places: &Places<'
 impl Facts {
     /// Called at the end of a look, which is one of `LOOKS` slices of the range. Notes the live blocks and bytes of the
     /// group and its frees within this look. Adds its allocations within this look to those of the looks before. The
-    /// times of its first and last allocation are those since the range began.
-    fn look(&mut self, group: &Group) {
-        self.blocks.push(group.costs.live_allocations);
-        self.bytes.push(group.costs.live_bytes);
+    /// times of its first and last allocation are those since the range began. `reaches_end`: the range does, so a block
+    /// that a process had not freed when it ended is leaked from then on.
+    fn look(&mut self, group: &Group, reaches_end: bool) {
+        if reaches_end {
+            self.left.0 = self.left.0.saturating_add(group.left.allocations);
+            self.left.1 = self.left.1.saturating_add(group.left.bytes);
+            group.left.oldest_ns.into_iter().for_each(|born_ns| self.add_age_of(born_ns));
+        }
+        self.blocks.push(group.costs.live_allocations.saturating_add(self.left.0));
+        self.bytes.push(group.costs.live_bytes.saturating_add(self.left.1));
         self.freed_last = group.costs.deallocations;
         self.allocations += group.costs.allocations;
         self.allocated = group.allocation_times();
@@ -395,6 +404,7 @@ mod tests {
             to_ns: 10 * SECOND,
             bytes: blocks.iter().map(|count| count * 100).collect(),
             blocks,
+            left: (0, 0),
             freed_last: 0,
             allocations: 1000,
             allocated: Some((SECOND / 10, 99 * SECOND / 10)),

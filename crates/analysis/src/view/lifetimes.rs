@@ -20,6 +20,13 @@ struct Bucket {
     live_bytes: u64,
 }
 
+impl Bucket {
+    const fn add_live(&mut self, size: u64) {
+        self.live_allocations += 1;
+        self.live_bytes = self.live_bytes.saturating_add(size);
+    }
+}
+
 pub(crate) struct Lifetimes {
     buckets: Vec<Bucket>,
 }
@@ -29,6 +36,8 @@ struct Ages<'a> {
     bands: &'a Bands,
     span: Option<crate::query::Span>,
     selection: Option<Selection>,
+    /// The range does, so what processes had not freed when they ended is leaked.
+    reaches_end: bool,
     buckets: Vec<Bucket>,
 }
 
@@ -50,12 +59,17 @@ impl Sink for Ages<'_> {
         Birth::of(now, alloc_class, self.alloc_classes)
     }
 
-    fn free(&mut self, now: &Now, sequence: u64, birth: Birth, _: Freed, _: bool) {
+    fn free(&mut self, now: &Now, sequence: u64, birth: Birth, how: Freed, _: bool) {
         let Some(size) = self.counted(sequence, &birth) else { return };
         let age = birth.age(now);
-        if let Some(bucket) = self.buckets.get_mut(bucket(age) as usize) {
-            bucket.deallocations += 1;
-            bucket.freed_bytes = bucket.freed_bytes.saturating_add(size);
+        let Some(bucket) = self.buckets.get_mut(bucket(age) as usize) else { return };
+        match how {
+            Freed::Leaked if self.reaches_end => bucket.add_live(size),
+            Freed::Leaked | Freed::Replaced => {}
+            _ => {
+                bucket.deallocations += 1;
+                bucket.freed_bytes = bucket.freed_bytes.saturating_add(size);
+            }
         }
     }
 
@@ -74,6 +88,7 @@ impl Lifetimes {
             bands: &bands,
             span: query.size,
             selection,
+            reaches_end: engine.reaches_end(&range),
             buckets: empty.clone(),
         };
         let moments = [engine.moment(range.from), engine.moment(range.to)];
@@ -88,8 +103,7 @@ impl Lifetimes {
                     let Some(size) = walker.sink.counted(sequence, &birth) else { return };
                     let age = range.to_ns.saturating_sub(birth.time_ns);
                     if let Some(bucket) = buckets.get_mut(bucket(age) as usize) {
-                        bucket.live_allocations += 1;
-                        bucket.live_bytes = bucket.live_bytes.saturating_add(size);
+                        bucket.add_live(size);
                     }
                 });
                 walker.sink.buckets = buckets;

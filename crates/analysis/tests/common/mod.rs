@@ -1,5 +1,7 @@
 //! Random traces, and a naive replay that keeps everything in maps and visits all of it at every event.
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stderr, reason = "shared by tests")]
+pub mod tree;
+
 use analysis::{Costs, Query, When};
 pub use fastrand::Rng;
 use format::*;
@@ -8,7 +10,8 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     Alloc { sequence: u64, alloc_class: usize },
-    Free { sequence: u64, temporary: bool },
+    Free { sequence: u64, temporary: bool, how: Freed },
+    Release { sequence: u64 },
     Unknown,
     Image,
 }
@@ -28,12 +31,20 @@ pub struct Trace {
     pub alloc_classes: Vec<(u64, usize)>,
     pub sites: usize,
     pub runtime_ns: u64,
+    /// Empty unless the trace is that of a tree of processes.
+    pub processes: Vec<Process>,
+    pub process_of_thread: HashMap<u32, u32>,
 }
 
 const TICK: u64 = 100_000;
 
-/// A trace of `steps` random steps, most of which are events.
+/// A trace of `steps` random steps, most of which are events: of one process, or of a tree of processes.
 pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
+    if rng.bool() { tree::random_tree(rng, steps) } else { trace_of_one(rng, steps) }
+}
+
+/// The definitions of random sites and allocation classes, and the size and site of each class.
+fn random_classes(rng: &mut Rng) -> (Vec<RawBlock>, Vec<(u64, usize)>, usize) {
     let sites = 1 + rng.usize(..12);
     let mut stacks = StackEncoder::new();
     let mut encoder = AllocClassEncoder::new();
@@ -51,7 +62,11 @@ pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
             alloc_classes.push((size, site));
         }
     }
-    let mut blocks = vec![stacks.take(), encoder.take()];
+    (vec![stacks.take(), encoder.take()], alloc_classes, sites)
+}
+
+fn trace_of_one(rng: &mut Rng, steps: u64) -> Trace {
+    let (mut blocks, alloc_classes, sites) = random_classes(rng);
     let mut out = EventEncoder::new();
     let mut events = Vec::new();
     let (mut tick, mut thread, mut image) = (0, 0, 0);
@@ -92,19 +107,31 @@ pub fn random_trace(rng: &mut Rng, steps: u64) -> Trace {
                 // Often the youngest block, so that there are temporary blocks.
                 let at = if choice % 3 == 0 { live.len() - 1 } else { rng.usize(..live.len()) };
                 let sequence = live.swap_remove(at);
-                let how = rng.u64(..20);
-                match how {
-                    0 => out.free_by_realloc(sequence),
-                    1 => out.free_implied(sequence),
-                    _ => out.free(sequence),
-                }
-                let temporary = how > 1 && latest.get(&thread) == Some(&sequence);
-                events.push(Event { time_ns, thread, kind: Kind::Free { sequence, temporary } });
+                let how = random_free(rng);
+                out.freed_by(sequence, how);
+                let temporary = how == Freed::Call && latest.get(&thread) == Some(&sequence);
+                events.push(Event { time_ns, thread, kind: Kind::Free { sequence, temporary, how } });
             }
         }
     }
     blocks.push(out.take());
-    Trace { blocks, events, alloc_classes, sites, runtime_ns: tick * TICK }
+    Trace {
+        blocks,
+        events,
+        alloc_classes,
+        sites,
+        runtime_ns: tick * TICK,
+        processes: Vec::new(),
+        process_of_thread: HashMap::new(),
+    }
+}
+
+fn random_free(rng: &mut Rng) -> Freed {
+    match rng.u64(..20) {
+        0 => Freed::Realloc,
+        1 => Freed::Implied,
+        _ => Freed::Call,
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -136,6 +163,17 @@ impl Trace {
         }
     }
 
+    /// The size of a block.
+    pub fn size_of(&self, sequence: u64) -> u64 {
+        let size = |event: &Event| match event.kind {
+            Kind::Alloc { sequence: other, alloc_class } if other == sequence => {
+                Some(self.alloc_classes[alloc_class].0)
+            }
+            _ => None,
+        };
+        self.events.iter().find_map(size).unwrap()
+    }
+
     pub fn time(&self, when: When) -> u64 {
         let peak = self.peak();
         match when {
@@ -148,7 +186,7 @@ impl Trace {
     }
 
     /// The number of entries up to and including the event of the peak. 0 if nothing was ever held.
-    fn peak(&self) -> usize {
+    pub fn peak(&self) -> usize {
         let (mut total, mut best, mut at) = (0, 0, 0);
         let mut sizes = HashMap::new();
         for (number, event) in self.events.iter().enumerate() {
@@ -158,7 +196,7 @@ impl Trace {
                     total += self.alloc_classes[alloc_class].0;
                 }
                 Kind::Free { sequence, .. } => total -= sizes.remove(&sequence).unwrap(),
-                Kind::Unknown => {}
+                Kind::Release { .. } | Kind::Unknown => {}
                 Kind::Image => {
                     sizes.clear();
                     total = 0;
@@ -182,7 +220,7 @@ impl Trace {
                     live.retain(|known| *known != sequence);
                     deaths.insert(sequence, event.time_ns);
                 }
-                Kind::Unknown => {}
+                Kind::Release { .. } | Kind::Unknown => {}
                 Kind::Image => deaths.extend(live.drain(..).map(|sequence| (sequence, event.time_ns))),
             }
         }
@@ -207,7 +245,10 @@ impl Trace {
                 && query.size.is_none_or(|span| span.contains(self.alloc_classes[block.alloc_class].0))
                 && query.lifetime.is_none_or(|span| span.contains(lived))
         };
+        let reaches_end = query.at.is_none() && matches!(to, When::End | When::Percent(100.0));
         let mut live: BTreeMap<u64, Block> = BTreeMap::new();
+        // Blocks that were live when their process ended within the range.
+        let mut left: BTreeMap<u64, Block> = BTreeMap::new();
         let mut costs = vec![Costs::default(); self.sites];
         let held = |live: &BTreeMap<u64, Block>| {
             let mut held = vec![(0, 0); self.sites];
@@ -255,7 +296,14 @@ impl Trace {
                         costs[site].size_max = costs[site].size_max.max(size);
                     }
                 }
-                Kind::Free { sequence, temporary } => {
+                Kind::Free { sequence, how: Freed::Leaked, .. } => {
+                    let block = live.remove(&sequence).unwrap();
+                    if number >= begin && reaches_end {
+                        left.insert(sequence, block);
+                    }
+                }
+                Kind::Free { sequence, how: Freed::Replaced, .. } => drop(live.remove(&sequence)),
+                Kind::Free { sequence, temporary, .. } => {
                     let block = live.remove(&sequence).unwrap();
                     let (size, site) = self.alloc_classes[block.alloc_class];
                     if number >= begin && counts(sequence, &block) {
@@ -266,7 +314,7 @@ impl Trace {
                         costs[site].temporary_bytes += if temporary { size } else { 0 };
                     }
                 }
-                Kind::Unknown => {}
+                Kind::Release { .. } | Kind::Unknown => {}
                 Kind::Image => live.clear(),
             }
             if number >= begin {
@@ -280,6 +328,7 @@ impl Trace {
                 }
             }
         }
+        live.extend(left);
         for (costs, (bytes, blocks)) in costs.iter_mut().zip(held(&live)) {
             (costs.live_bytes, costs.live_allocations) = (bytes, blocks);
         }
