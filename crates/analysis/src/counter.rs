@@ -8,7 +8,7 @@ use crate::costs::Costs;
 use crate::definitions::KnownAllocClass;
 use crate::group_id::GroupId;
 use crate::walker::{Now, Sink};
-use format::{Freed, IntMap, Kept, LiveBlocks, PeakTracker};
+use format::{Freed, IntMap, IntSet, Kept, LiveBlocks, PeakTracker};
 use std::borrow::Cow;
 
 /// What is kept of a live block if its age and its thread matter.
@@ -72,16 +72,19 @@ impl Bits {
 /// Which blocks of the counted allocation classes count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// Empty means all threads.
-    pub(crate) threads: Vec<u32>,
+    /// `None` means all threads.
+    pub(crate) threads: Option<IntSet<u32>>,
     pub(crate) blocks: Option<Bits>,
 }
 
 impl Selection {
     #[inline]
     pub(crate) fn has(&self, sequence: u64, thread: u32) -> bool {
-        (self.threads.is_empty() || self.threads.contains(&thread))
-            && self.blocks.as_ref().is_none_or(|blocks| blocks.get(sequence))
+        self.has_thread(thread) && self.blocks.as_ref().is_none_or(|blocks| blocks.get(sequence))
+    }
+
+    fn has_thread(&self, thread: u32) -> bool {
+        self.threads.as_ref().is_none_or(|threads| threads.contains(&thread))
     }
 }
 
@@ -222,11 +225,26 @@ pub(crate) struct Counter<'a> {
 enum Grouping {
     /// It does not.
     AllThreads,
-    /// Each thread has this many groups, in the order of the threads' indexes. The group of an allocation class is one
-    /// of these.
-    Dense(usize),
+    Parts(ByThread),
     /// Every pair of a group and a thread that occurs has a number, in the order of the first occurrence.
     Sparse(Pairs),
+}
+
+/// Groups that depend on the thread that allocated.
+pub(crate) struct ByThread {
+    /// The part of each thread. Threads that are not in it belong to the last part.
+    pub(crate) part_of: IntMap<u32, u32>,
+    pub(crate) parts: usize,
+    /// The number of groups that each part has; the group of an allocation class is one of these.
+    pub(crate) per_part: usize,
+}
+
+impl ByThread {
+    #[inline]
+    fn first_group(&self, thread: u32) -> usize {
+        let part = self.part_of.get(&thread).map_or(self.parts, |part| *part as usize);
+        part.min(self.parts.saturating_sub(1)) * self.per_part
+    }
 }
 
 /// Pairs of a group and a thread, numbered.
@@ -262,10 +280,10 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// Each thread that allocates gets this many groups, in the order of the threads' indexes.
-    pub(crate) fn by_thread(self, threads: usize, per_thread: usize) -> Self {
-        let grouping = Grouping::Dense(per_thread);
-        Counter { grouping, groups: vec![Group::default(); threads * per_thread], ..self }
+    /// The groups of all parts, in their order.
+    pub(crate) fn by_thread(self, by_thread: ByThread) -> Self {
+        let groups = vec![Group::default(); by_thread.parts * by_thread.per_part];
+        Counter { grouping: Grouping::Parts(by_thread), groups, ..self }
     }
 
     /// Each pair of a group and a thread that allocates in it becomes a group. They are made when they are needed,
@@ -287,7 +305,7 @@ impl<'a> Counter<'a> {
         match &self.grouping {
             Grouping::AllThreads => site.index(),
             _ if !site.is_counted() => site.index(),
-            Grouping::Dense(per_thread) => thread as usize * per_thread + site.index(),
+            Grouping::Parts(by_thread) => by_thread.first_group(thread) + site.index(),
             Grouping::Sparse(pairs) => pairs.get(site, thread).unwrap_or(usize::MAX),
         }
     }
@@ -333,9 +351,7 @@ impl<'a> Counter<'a> {
     }
 
     pub(crate) fn selects_folded(&self, thread: u32) -> bool {
-        self.selection.as_ref().is_none_or(|selection| {
-            selection.blocks.is_none() && (selection.threads.is_empty() || selection.threads.contains(&thread))
-        })
+        self.selection.as_ref().is_none_or(|selection| selection.blocks.is_none() && selection.has_thread(thread))
     }
 
     /// Adds a block that is live where the walk starts.

@@ -121,7 +121,16 @@ impl Definitions {
     }
 
     fn add_processes(&mut self, added: Processes) {
-        self.processes.extend(added.processes.into_iter().map(|process| (process.index, process)));
+        let folded: u64 = self.folded.iter().map(|part| part.events).fold(0, u64::saturating_add);
+        for mut process in added.processes {
+            // The number of events before it, in this file. Of an entry that replaces another one it is not used, because
+            // events may have been folded since the first one was written.
+            process.events_before = match self.processes.get(&process.index) {
+                Some(known) => known.events_before,
+                None => process.events_before.saturating_sub(folded),
+            };
+            self.processes.insert(process.index, process);
+        }
         self.process_of_thread.extend(added.threads);
     }
 

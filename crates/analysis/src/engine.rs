@@ -158,7 +158,7 @@ impl Engine {
     }
 
     /// The highest moment among the events that are in the file.
-    fn counted_peak(&self) -> Peak {
+    pub(crate) fn counted_peak(&self) -> Peak {
         self.counter.peak(&self.index)
     }
 

@@ -1,5 +1,5 @@
 //! Whether a query fits a trace: whether its times are within the session, its ranges do not end before they begin, and
-//! its threads exist.
+//! its threads and processes exist.
 use crate::engine::Engine;
 use crate::moment::When;
 use crate::query::{Compare, Query};
@@ -7,7 +7,7 @@ use crate::query::{Compare, Query};
 /// A word of a query that asks for something that the trace does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// The word: `at`, `from`, `thread` or `compare`.
+    /// The word: `at`, `from`, `thread`, `process` or `compare`.
     pub name: &'static str,
     /// The value as it was written.
     pub value: String,
@@ -28,6 +28,7 @@ impl Query {
             .or_else(|| self.late(engine))
             .or_else(|| self.reversed(engine))
             .or_else(|| self.unknown_thread(engine))
+            .or_else(|| self.unknown_process(engine))
     }
 
     /// The same query, with a range that ends with the session at the latest. Blocks do not get older after that.
@@ -90,6 +91,15 @@ impl Query {
         let range = if last == 0 { "only thread 0".to_owned() } else { format!("threads 0 to {last}") };
         let reason = format!("is not in the trace, which has {range}");
         Some(Misfit { name: "thread", value: thread.to_string(), reason })
+    }
+}
+
+impl Query {
+    fn unknown_process(&self, engine: &Engine) -> Option<Misfit> {
+        let definitions = engine.definitions();
+        let unknown = self.processes.iter().find(|name| !definitions.has_process(name))?;
+        let reason = format!("is not in the trace, which has {}", definitions.processes_in_words());
+        Some(Misfit { name: "process", value: unknown.to_string(), reason })
     }
 }
 

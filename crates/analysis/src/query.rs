@@ -7,6 +7,7 @@ use crate::costs::{Costs, to_signed};
 use crate::moment::When;
 use crate::named_enum::named_enum;
 use crate::pattern::Pattern;
+use crate::process_name::ProcessName;
 use crate::query_words::Word;
 use format::Domain;
 
@@ -117,6 +118,10 @@ pub enum By {
     Blamed,
     /// The innermost level.
     Function,
+    /// The process that allocated.
+    Process,
+    /// The name of the process that allocated.
+    Command,
 }
 
 #[derive(Clone, Debug)]
@@ -129,6 +134,7 @@ pub struct Query {
     pub include: Vec<Pattern>,
     pub exclude: Vec<Pattern>,
     pub threads: Vec<u32>,
+    pub processes: Vec<ProcessName>,
     pub size: Option<Span>,
     pub lifetime: Option<Span>,
     pub hide: CodeClassSet,
@@ -164,6 +170,7 @@ impl Default for Query {
             include: Vec::new(),
             exclude: Vec::new(),
             threads: Vec::new(),
+            processes: Vec::new(),
             size: None,
             lifetime: None,
             hide: CodeClassSet::default(),
@@ -285,9 +292,9 @@ impl Query {
         }
     }
 
-    /// Whether the query picks blocks by thread, size or lifetime, which needs a walk over the events.
+    /// Whether the query picks blocks by thread, process, size or lifetime, which needs a walk over the events.
     pub const fn picks_blocks(&self) -> bool {
-        !self.threads.is_empty() || self.size.is_some() || self.lifetime.is_some()
+        !self.threads.is_empty() || !self.processes.is_empty() || self.size.is_some() || self.lifetime.is_some()
     }
 
     /// Whether the query is about all blocks of the whole session. How they are shown does not matter.
@@ -346,6 +353,8 @@ mod tests {
             ("domain", "x"),
             ("cost", "x"),
             ("thread", "-1"),
+            ("process", ""),
+            ("process", "#x"),
             ("points", "0"),
             ("include", "/[/"),
             ("nothing", "1"),

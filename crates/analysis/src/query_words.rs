@@ -5,6 +5,7 @@
 use crate::code_class::CodeClass;
 use crate::moment::When;
 use crate::pattern::Pattern;
+use crate::process_name::{NOT_A_PROCESS, ProcessName};
 use crate::query::{By, CodeClassSet, Compare, Cost, Merge, NOT_A_TIME, Query, Span};
 use crate::units::{parse_duration, parse_size};
 use crate::view::View;
@@ -42,7 +43,9 @@ const fn word(name: &'static str, value: &'static str, help: &'static str, views
     Word { name, value, help, views, is_repeatable: false, read }
 }
 
-use View::{BottomUp, Callers, Diff, Flame, Leaks, Profile, Sizes, Source, Summary, Threads, Timeline, TopDown};
+use View::{
+    BottomUp, Callers, Diff, Flame, Leaks, Processes, Profile, Sizes, Source, Summary, Threads, Timeline, TopDown,
+};
 
 pub(crate) const EVERY: &[View] = &View::VALUES;
 /// Views that show the levels of stacks.
@@ -100,6 +103,17 @@ pub const WORDS: &[Word] = &[
     )
     .repeatable(),
     word(
+        "process",
+        "pid, name or `#`index, repeatable",
+        "only blocks that this process allocated; a name is the base name of the program or of the command's first word, an index is that of the view `processes`; if repeated, any of them",
+        EVERY,
+        |query, value| {
+            query.processes.push(ProcessName::parse(value).ok_or(NOT_A_PROCESS)?);
+            Ok(())
+        },
+    )
+    .repeatable(),
+    word(
         "size",
         "`MIN..MAX`",
         "only blocks of that many bytes, both ends included, either may be missing; `k`, `M`, `G` are powers of 1000, `Ki`, `Mi`, `Gi` powers of 1024",
@@ -127,7 +141,7 @@ pub const WORDS: &[Word] = &[
         "cost",
         "see below",
         "the cost that trees, lists and flame graphs show and are sorted by",
-        &[BottomUp, TopDown, Callers, Flame, Timeline, Threads, Diff],
+        &[BottomUp, TopDown, Callers, Flame, Timeline, Threads, Processes, Diff],
         |query, value| {
             let names = Cost::ALL.map(|(name, _)| name).join(", ");
             query.cost = Some(choose(value, &Cost::ALL, &format!("must be one of {names}"))?);
@@ -168,7 +182,7 @@ pub const WORDS: &[Word] = &[
         "limit",
         "number",
         "the most rows of a list; 0 or absent: all (`summary`: 20)",
-        &[Summary, BottomUp, TopDown, Callers, Flame, Threads, Leaks, Diff],
+        &[Summary, BottomUp, TopDown, Callers, Flame, Threads, Processes, Leaks, Diff],
         |query, value| {
             query.limit = number(value)?;
             Ok(())
@@ -204,12 +218,13 @@ pub const WORDS: &[Word] = &[
     ),
     word(
         "by",
-        "`blamed` (default), `function`",
-        "bands, verdicts and diffs by blamed level, or by innermost function",
+        "`blamed` (default), `function`, `process`, `command`",
+        "bands, verdicts and diffs by blamed level, or by innermost function; the bands of a timeline also by process, or by the name of the process",
         &[Timeline, Sizes, Leaks, Diff],
         |query, value| {
-            let choices = [("blamed", By::Blamed), ("function", By::Function)];
-            query.by = choose(value, &choices, "must be blamed or function")?;
+            let choices =
+                [("blamed", By::Blamed), ("function", By::Function), ("process", By::Process), ("command", By::Command)];
+            query.by = choose(value, &choices, "must be blamed, function, process or command")?;
             Ok(())
         },
     ),

@@ -7,6 +7,7 @@ use crate::pass::{Blocks, Gone};
 use crate::pattern::Pattern;
 use crate::profile::Range;
 use crate::query::{Query, Span};
+use format::IntSet;
 use std::borrow::Cow;
 
 /// The sites whose stacks match a query's patterns; `None` if the query has no patterns, so that all match.
@@ -42,7 +43,7 @@ impl Engine {
         Cow::Owned(self.definitions.alloc_classes.iter().map(by_size).collect())
     }
 
-    /// The choice of blocks by thread and by lifetime, which only the events know; `None` if the query asks for
+    /// The choice of blocks by thread, process and lifetime, which only the events know; `None` if the query asks for
     /// neither.
     pub(crate) fn selection(
         &self,
@@ -51,8 +52,20 @@ impl Engine {
         range: &Range,
     ) -> Result<Option<Selection>, Gone> {
         let lived = query.lifetime.map(|span| self.blocks_that_lived(blocks, span, range)).transpose()?;
-        let selection = Selection { threads: query.threads.clone(), blocks: lived };
-        Ok((!selection.threads.is_empty() || selection.blocks.is_some()).then_some(selection))
+        let selection = Selection { threads: self.threads_of(query), blocks: lived };
+        Ok((selection.threads.is_some() || selection.blocks.is_some()).then_some(selection))
+    }
+
+    /// The threads that the query asks for; `None` if it asks for all.
+    pub fn threads_of(&self, query: &Query) -> Option<IntSet<u32>> {
+        let definitions = &self.definitions;
+        let is_asked = |thread: &u32| query.threads.is_empty() || query.threads.contains(thread);
+        if query.processes.is_empty() || definitions.processes.is_empty() && definitions.is_of(&query.processes) {
+            return (!query.threads.is_empty()).then(|| query.threads.iter().copied().collect());
+        }
+        let processes: IntSet<u32> = definitions.chosen_processes(&query.processes).map(|one| one.index).collect();
+        let threads = definitions.process_of_thread.iter().filter(|(_, process)| processes.contains(process));
+        Some(threads.map(|(thread, _)| *thread).filter(is_asked).collect())
     }
 
     /// The blocks whose lifetime, up to the end of the range, lies within the span. A lifetime is known only when the

@@ -10,6 +10,7 @@ mod keys;
 mod leaks;
 mod lifetimes;
 mod paths;
+mod processes;
 mod sizes;
 mod source;
 mod stacks;
@@ -25,6 +26,7 @@ pub use flame::{folded, label};
 pub use keys::namespace;
 pub use leaks::{Leak, Verdict, judge};
 pub use paths::Paths;
+pub use processes::{combined_peak, exit_words, process_rows};
 pub use sum::Sum;
 pub use summary::{Blamed, SuppressionRow, by_blamed, suppression_rows, unseen};
 pub use support::heeding;
@@ -64,6 +66,7 @@ named_enum! {
         Sizes = "sizes",
         Lifetimes = "lifetimes",
         Threads = "threads",
+        Processes = "processes",
         Leaks = "leaks",
         Source = "source",
         Suppressions = "suppressions",
@@ -119,7 +122,10 @@ pub fn answer(
     let none_of_cost = || why_none_of(query.cost(), &profile, table, query);
     let keys = || Keys::new(table, query);
     match view {
-        View::Summary => envelope.write(summary::Summary::new(trace, &profile, query), None),
+        View::Summary => {
+            let tree = trace.engine.process_tree(trace.blocks)?;
+            envelope.write(summary::Summary::new(trace, &profile, query, tree), None)
+        }
         View::Stacks => envelope.write(stacks::Stacks(table), None),
         View::Profile => write_profile(&mut envelope, trace, &profile, query),
         View::BottomUp => {
@@ -139,6 +145,11 @@ pub fn answer(
         View::Sizes => envelope.write(sizes::Sizes::new(trace, query)?, None),
         View::Lifetimes => envelope.write(lifetimes::Lifetimes::new(trace, query)?, None),
         View::Threads => envelope.write(threads::Threads::new(trace, query)?, None),
+        View::Processes => {
+            let processes = processes::Processes::new(trace, query)?;
+            let note = processes.why_empty();
+            envelope.write(processes, note)
+        }
         View::Leaks => write_leaks(&mut envelope, trace, query),
         View::Source => {
             let source = source::Source::new(&profile, table, query);

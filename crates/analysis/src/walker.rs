@@ -27,6 +27,7 @@ pub(crate) trait Sink {
     fn free(&mut self, now: &Now, sequence: u64, kept: Self::Kept, how: Freed, temporary: bool);
     /// A process freed a block that another process still holds. The block stays live.
     fn release(&mut self, _now: &Now, _sequence: u64, _kept: Self::Kept) {}
+    fn unknown_free(&mut self, _now: &Now) {}
     /// Called when an `exec` removes all blocks. `live` still has them.
     fn end_image(&mut self, now: &Now, live: &LiveBlocks<Self::Kept>);
 }
@@ -134,6 +135,7 @@ impl<S: Sink> Visitor for Walker<S> {
     fn unknown_free(&mut self) {
         self.now.events += 1;
         self.unknown_frees += 1;
+        self.sink.unknown_free(&self.now);
         if self.now.counting.kde().is_some_and(KdeRule::forgets_at_unknown_free) {
             self.latest = NONE;
         }

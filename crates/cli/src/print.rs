@@ -14,6 +14,7 @@ mod loaded_trace;
 mod optional_values;
 mod options;
 mod paint;
+mod process_section;
 mod profile_text;
 mod progress;
 #[cfg(test)]

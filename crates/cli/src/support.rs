@@ -112,6 +112,7 @@ const ROWS: &[Row] = &[
     row("exclude", "exclude", PARTS, By::All),
     row("filter-bt-function", "include", PARTS, By::All),
     row("thread", "thread", PARTS, By::All),
+    row("process", "process", PARTS, By::All),
     row("size", "size", PARTS, By::All),
     row("lifetime", "lifetime", PARTS, By::All),
     row("suppressions", "suppressions", &[Text, Difference, Json, Folded], By::One),
@@ -297,7 +298,7 @@ const CLASSES: &[Format] =
 const TABLES: &[Format] = &[Format::Csv, Format::Jsonl];
 
 /// `heaptrack export`: an option and the formats on which it has an effect. The option `to` is a time here.
-const EXPORT: [(&str, &[Format]); 23] = [
+const EXPORT: [(&str, &[Format]); 24] = [
     ("output", Format::ALL),
     ("domain", Format::ALL),
     ("custom", Format::ALL),
@@ -308,6 +309,7 @@ const EXPORT: [(&str, &[Format]); 23] = [
     ("exclude", SELECTING),
     ("filter-bt-function", SELECTING),
     ("thread", SELECTING),
+    ("process", Format::ALL),
     ("size", SELECTING),
     ("lifetime", SELECTING),
     ("cost", LEVELS),

@@ -14,7 +14,7 @@
 use crate::definitions::{Definitions, LOST_ALLOC_CLASS};
 use crate::hex::{line, one_line, put};
 use crate::{Error, Opener};
-use format::{BlockKind, Event, Events, Frame, Freed, IntMap, LiveBlocks, Module};
+use format::{BlockKind, Event, Events, Frame, Freed, IntMap, IntSet, LiveBlocks, Module};
 use std::io::Write;
 
 /// The two numbers of the line `v`: a version of KDE's heaptrack (1.3.0), because the line must have one, and the
@@ -42,9 +42,10 @@ pub struct Written {
     pub folded: u64,
 }
 
-pub fn write(open: Opener, out: &mut dyn Write) -> Result<Written, Error> {
+/// `threads`: those whose blocks are wanted; `None` means all.
+pub fn write(open: Opener, threads: Option<&IntSet<u32>>, out: &mut dyn Write) -> Result<Written, Error> {
     let definitions = Definitions::read(open()?)?;
-    let mut writer = Writer::new(definitions, out);
+    let mut writer = Writer::new(definitions, threads, out);
     writer.head();
     let mut source = open()?;
     source.skip(&BlockKind::NOT_EVENTS);
@@ -57,6 +58,9 @@ pub fn write(open: Opener, out: &mut dyn Write) -> Result<Written, Error> {
 
 struct Writer<'a> {
     definitions: Definitions,
+    threads: Option<&'a IntSet<u32>>,
+    /// The thread of the current event is wanted.
+    is_wanted: bool,
     out: &'a mut dyn Write,
     text: Vec<u8>,
     /// Our numbers -> KDE's; `NONE` if it is not written yet.
@@ -77,7 +81,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(definitions: Definitions, out: &'a mut dyn Write) -> Self {
+    fn new(definitions: Definitions, threads: Option<&'a IntSet<u32>>, out: &'a mut dyn Write) -> Self {
         Writer {
             written: Written {
                 folded: definitions.folded_events,
@@ -89,6 +93,8 @@ impl<'a> Writer<'a> {
             traces: vec![NONE; definitions.nodes.len()],
             alloc_classes: vec![NONE; definitions.alloc_classes.len()],
             definitions,
+            threads,
+            is_wanted: true,
             out,
             text: Vec::with_capacity(2 * BUFFER),
             pointers: IntMap::default(),
@@ -125,15 +131,17 @@ impl<'a> Writer<'a> {
     fn events(&mut self, events: &mut Events) -> Result<(), Error> {
         self.time(events.time_ns());
         self.image(events.image());
+        self.thread(events.thread());
         // The rest of a malformed block is lost, as for every other reader.
         while let Ok(Some(event)) = events.read() {
             match event {
                 Event::Alloc { sequence, alloc_class } => self.alloc(sequence, alloc_class),
                 Event::Free { sequence, how } => self.free(sequence, how),
-                Event::UnknownFree => self.written.unknown_frees += 1,
+                Event::UnknownFree => self.written.unknown_frees += self.is_wanted as u64,
+                Event::Thread(thread) => self.thread(thread),
                 Event::Time(ns) => self.time(ns),
                 Event::Image(image) => self.image(image),
-                Event::Thread(_) | Event::Release { .. } | Event::LatestGone => (),
+                Event::Release { .. } | Event::LatestGone => (),
             }
             if self.text.len() >= BUFFER {
                 self.flush()?;
@@ -148,7 +156,14 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    fn thread(&mut self, thread: u32) {
+        self.is_wanted = self.threads.is_none_or(|threads| threads.contains(&thread));
+    }
+
     fn alloc(&mut self, sequence: u64, alloc_class: u32) {
+        if !self.is_wanted {
+            return;
+        }
         let Some(alloc_class) = self.alloc_class(alloc_class) else {
             self.written.damaged += 1;
             return;
@@ -164,7 +179,8 @@ impl<'a> Writer<'a> {
 
     fn free(&mut self, sequence: u64, how: Freed) {
         let Some(alloc_class) = self.live.remove(sequence) else {
-            self.written.damaged += 1;
+            // Blocks of other threads are not live here.
+            self.written.damaged += self.threads.is_none() as u64;
             return;
         };
         line(&mut self.text, b'-', &[alloc_class as u64]);

@@ -80,6 +80,17 @@ impl ProcessStart {
 }
 
 impl Process {
+    /// The base name of the command's first word, or of the program's file. Empty if neither is known.
+    pub fn name(&self) -> &str {
+        let names = [self.command.first().map_or("", |word| base_name(word)), base_name(&self.exe)];
+        names.into_iter().find(|name| !name.is_empty()).unwrap_or_default()
+    }
+
+    /// Whether the program's file or the command's first word has this base name.
+    pub fn is_called(&self, name: &str) -> bool {
+        base_name(&self.exe) == name || self.command.first().is_some_and(|word| base_name(word) == name)
+    }
+
     fn put(&self, out: &mut Vec<u8>) {
         put(out, self.index as u64);
         put(out, self.pid as u64);
@@ -133,6 +144,11 @@ impl Process {
             end,
         })
     }
+}
+
+/// The part of a path after its last slash.
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
 }
 
 impl Processes {
@@ -200,6 +216,15 @@ mod tests {
         for length in 0..block.payload.len() {
             assert!(Processes::decode(&block.payload[..length]).is_err(), "{length}");
         }
+    }
+
+    #[test]
+    fn a_process_is_called_as_its_command_or_its_program() {
+        let process = Process { command: vec!["./configure".into()], exe: "/bin/dash".into(), ..Process::default() };
+        assert_eq!(process.name(), "configure");
+        assert!(process.is_called("configure") && process.is_called("dash") && !process.is_called("bin"));
+        let process = Process { exe: "/bin/dash".into(), ..Process::default() };
+        assert_eq!((process.name(), Process::default().name()), ("dash", ""));
     }
 
     #[test]

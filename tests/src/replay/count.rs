@@ -111,10 +111,19 @@ impl Trace {
         let is_picked = |block: &Block| {
             chosen[block.stack]
                 && (query.threads.is_empty() || query.threads.contains(&block.thread))
+                && (query.processes.is_empty() || query.processes.iter().any(|name| self.is_of(block.thread, name)))
                 && within(query.size, block.size)
                 && within(query.lifetime, block.lived(range))
         };
         self.blocks.iter().map(is_picked).collect()
+    }
+
+    /// Whether a thread belongs to a process with this name, pid or index.
+    fn is_of(&self, thread: u32, name: &str) -> bool {
+        let Some(index) = self.process_of_thread.get(&thread) else { return false };
+        let process = &self.processes[index];
+        let program = process.command[0].rsplit('/').next();
+        name == format!("#{index}") || name == process.pid.to_string() || Some(name) == program
     }
 
     /// The costs of groups of blocks within a range.

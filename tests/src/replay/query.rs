@@ -48,6 +48,8 @@ pub struct Query {
     pub include: Vec<String>,
     pub exclude: Vec<String>,
     pub threads: Vec<u32>,
+    /// Names, pids, or indexes after `#`.
+    pub processes: Vec<String>,
     pub size: Option<(u64, u64)>,
     pub lifetime: Option<(u64, u64)>,
     pub hide: Vec<&'static str>,
@@ -81,6 +83,7 @@ impl Query {
         self.include.iter().for_each(|text| say("include", Some(text.clone())));
         self.exclude.iter().for_each(|text| say("exclude", Some(text.clone())));
         self.threads.iter().for_each(|thread| say("thread", Some(thread.to_string())));
+        self.processes.iter().for_each(|process| say("process", Some(process.clone())));
         say("size", self.size.map(span));
         say("lifetime", self.lifetime.map(|(min, max)| format!("{min}ns..{max}ns")));
         say("hide", (!self.hide.is_empty()).then(|| self.hide.join(",")));
@@ -124,7 +127,7 @@ impl Query {
     /// switched. A server that remembers answers must notice every difference.
     pub fn with_a_part_of(&self, other: Query, chance: &mut Chance) -> Query {
         let mut query = self.clone();
-        match chance.between(0, 14) {
+        match chance.between(0, 15) {
             0 => (query.at, query.from, query.to) = (other.at, other.from, other.to),
             1 => query.include = other.include,
             2 => query.exclude = other.exclude,
@@ -138,6 +141,7 @@ impl Query {
             10 => query.by_function = !self.by_function,
             11 => (query.depth, query.top, query.points) = (other.depth, other.top, other.points),
             12 => query.function = other.function,
+            13 => query.processes = other.processes,
             _ => query.no_suppressions = !self.no_suppressions,
         }
         query
@@ -179,6 +183,9 @@ impl Query {
             let any = |chance: &mut Chance| trace.threads[chance.between(0, trace.threads.len() as u64) as usize];
             query.threads = (0..chance.between(1, 3)).map(|_| any(chance)).collect();
         }
+        if chance.between(0, 4) == 0 && !trace.processes.is_empty() {
+            query.processes = (0..chance.between(1, 3)).map(|_| process(chance, trace)).collect();
+        }
         if by_size {
             let sizes: Vec<u64> = trace.blocks.iter().map(|block| block.size).collect();
             let mut any = || sizes.get(chance.between(0, sizes.len().max(1) as u64) as usize).copied().unwrap_or(0);
@@ -209,6 +216,17 @@ impl Query {
             _ => Base::At(first),
         };
         Query { compare: Some(base), ..self }
+    }
+}
+
+/// A process of the trace: its name, its pid or its index.
+fn process(chance: &mut Chance, trace: &Trace) -> String {
+    let all: Vec<_> = trace.processes.values().collect();
+    let one = all[chance.between(0, all.len() as u64) as usize];
+    match chance.between(0, 3) {
+        0 => one.pid.to_string(),
+        1 => format!("#{}", one.index),
+        _ => one.command[0].rsplit('/').next().unwrap_or_default().to_owned(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 /// All views except `stacks`, which [`Witness::new`] checks.
-pub const VIEWS: [&str; 14] = [
+pub const VIEWS: [&str; 15] = [
     "profile",
     "summary",
     "bottom-up",
@@ -19,6 +19,7 @@ pub const VIEWS: [&str; 14] = [
     "sizes",
     "lifetimes",
     "threads",
+    "processes",
     "leaks",
     "source",
     "suppressions",
@@ -168,6 +169,7 @@ impl<'a> Witness<'a> {
             "sizes" => asked.sizes(answer),
             "lifetimes" => asked.lifetimes(answer),
             "threads" => asked.threads(answer),
+            "processes" => asked.processes(answer),
             "leaks" => asked.leaks(answer),
             "source" => asked.source(answer),
             "suppressions" => asked.suppressions(answer),
@@ -537,6 +539,47 @@ impl Asked<'_> {
         }
         let row = |row: &Value| (number(&row["index"]), named(&row["costs"]));
         same_map("threads", &list(&answer["threads"]).iter().map(row).collect(), &expected)
+    }
+
+    fn processes(&self, answer: &Value) -> Verdict {
+        let count = self.trace.processes.keys().last().map_or(0, |last| *last as usize + 1);
+        let of = |is_suppressed: bool| {
+            self.trace.count(&self.range, count, |block| {
+                let known = &self.trace.blocks[block];
+                let is_one = self.picked[block] && self.suppressed[known.stack] == is_suppressed;
+                let process = self.trace.process_of_thread.get(&known.thread)?;
+                is_one.then_some(*process as usize)
+            })
+        };
+        let mut expected = BTreeMap::new();
+        let mut commands: BTreeMap<String, (u64, Sum)> = BTreeMap::new();
+        for (index, (own, known)) in of(false).iter().zip(&of(true)).enumerate() {
+            let process = &self.trace.processes[&(index as u32)];
+            let name = process.command[0].rsplit('/').next().unwrap_or_default().to_owned();
+            let (processes, of_command) = commands.entry(name).or_default();
+            *processes += 1;
+            let mut sum = Sum::default();
+            for sum in [&mut sum, of_command] {
+                sum.add(own, false);
+                sum.add(known, true);
+            }
+            expected.insert(index as u64, (process.pid as u64, sum.named()));
+        }
+        let row = |row: &Value| (number(&row["index"]), (number(&row["pid"]), named(&row["costs"])));
+        same_map("processes", &list(&answer["processes"]).iter().map(row).collect(), &expected)?;
+        let commands: BTreeMap<String, (u64, BTreeMap<String, u64>)> =
+            commands.into_iter().map(|(name, (processes, sum))| (name, (processes, sum.named()))).collect();
+        let row = |row: &Value| {
+            (row["name"].as_str().unwrap_or_default().to_owned(), (number(&row["processes"]), named(&row["costs"])))
+        };
+        same_map("commands", &list(&answer["commands"]).iter().map(row).collect(), &commands)?;
+        let peak = &answer["combined_peak"];
+        if count == 0 || self.query.custom {
+            return Ok(());
+        }
+        let held: u64 = list(&peak["processes"]).iter().map(|row| number(&row["bytes"])).sum();
+        let most = self.trace.totals.iter().copied().max().unwrap_or(0);
+        same("the combined peak", [number(&peak["bytes"]), held + number(&peak["unknown"]["bytes"])], [most, most])
     }
 
     fn leaks(&self, answer: &Value) -> Verdict {

@@ -33,7 +33,7 @@ impl Bands {
             }
             let node = match query.by {
                 By::Blamed => blamed_node(table, site),
-                By::Function => table.stack(site).node,
+                By::Function | By::Process | By::Command => table.stack(site).node,
             };
             let same = table.level(node).map(|level| {
                 (

@@ -95,7 +95,9 @@ impl Seen<'_> {
         };
         match query.by {
             By::Blamed => blamed_node(self.table, site),
-            By::Function => self.table.path(self.table.stack(site).node).find(|node| !hidden(*node)).unwrap_or(0),
+            By::Function | By::Process | By::Command => {
+                self.table.path(self.table.stack(site).node).find(|node| !hidden(*node)).unwrap_or(0)
+            }
         }
     }
 

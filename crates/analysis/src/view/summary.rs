@@ -1,9 +1,11 @@
 //! The view `summary`: the recorded program, its totals, and the code to blame for most of the costs.
 use super::Trace;
 use super::keys::Row;
+use super::processes::{combined_peak, process_rows};
 use super::sum::Sum;
 use crate::definitions::{Definitions, SiteId};
 use crate::engine::Engine;
+use crate::process_tree::ProcessTree;
 use crate::profile::Profile;
 use crate::query::{Cost, Query};
 use crate::stack_table::{NodeId, StackTable};
@@ -63,14 +65,15 @@ pub(crate) struct Summary<'a> {
     complete: bool,
     profile: &'a Profile,
     query: &'a Query,
+    tree: ProcessTree,
 }
 
 /// The most rows of each list if the query has no `limit`.
 const ROWS: usize = 20;
 
 impl<'a> Summary<'a> {
-    pub(crate) fn new<'t: 'a>(trace: &Trace<'t>, profile: &'a Profile, query: &'a Query) -> Self {
-        Summary { engine: trace.engine, table: trace.table, complete: trace.complete, profile, query }
+    pub(crate) fn new<'t: 'a>(trace: &Trace<'t>, profile: &'a Profile, query: &'a Query, tree: ProcessTree) -> Self {
+        Summary { engine: trace.engine, table: trace.table, complete: trace.complete, profile, query, tree }
     }
 }
 
@@ -109,6 +112,8 @@ impl Serialize for Summary<'_> {
         map.serialize_entry("allocations_per_second", &rate(self.profile.totals.allocations))?;
         map.serialize_entry("temporary_per_second", &rate(self.profile.totals.temporary))?;
         map.serialize_entry("allocated_bytes_per_second", &rate(self.profile.totals.allocated_bytes))?;
+        map.serialize_entry("processes", &process_rows(&self.tree))?;
+        map.serialize_entry("combined_peak", &combined_peak(&self.tree))?;
         map.serialize_entry("lists", &Lists(self))?;
         map.serialize_entry("suppressions", &suppression_rows(self.profile, table))?;
         map.end()
@@ -124,7 +129,7 @@ pub fn unseen(definitions: &Definitions) -> impl Serialize {
     definitions.unseen.iter().map(row).collect::<Vec<_>>()
 }
 
-fn exit(exit: Exit) -> String {
+pub(super) fn exit(exit: Exit) -> String {
     match exit {
         Exit::Unknown => "unknown".into(),
         Exit::Code(code) => format!("code {code}"),

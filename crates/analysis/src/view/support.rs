@@ -25,6 +25,11 @@ pub(super) fn check(view: View, query: &Query) -> Result<(), BadQuery> {
     if view == View::Diff && query.by == By::Blamed && query.given().iter().any(|(word, _)| *word == "hide") {
         return Err(BadQuery::Whole("`hide` changes a diff only with `by=function`".into()));
     }
+    if matches!(query.by, By::Process | By::Command) && view != View::Timeline {
+        let name = view.name();
+        let sentence = format!("`by=process` and `by=command` are for the view `timeline`, not for `{name}`");
+        return Err(BadQuery::Whole(sentence));
+    }
     Ok(())
 }
 
@@ -42,6 +47,7 @@ mod tests {
             ("include", "x"),
             ("exclude", "x"),
             ("thread", "1"),
+            ("process", "1"),
             ("size", "1"),
             ("lifetime", "1"),
             ("suppressions", "off"),

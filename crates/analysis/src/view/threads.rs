@@ -2,6 +2,7 @@
 use super::Trace;
 use super::bands::{Bands, counter};
 use super::sum::Sum;
+use crate::counter::ByThread;
 use crate::definitions::SiteId;
 use crate::pass::Gone;
 use crate::query::Query;
@@ -32,7 +33,9 @@ impl Threads {
         let is_suppressed = |site: SiteId| query.suppressions && table.stack(site).suppressed.is_some();
         let group = |site: SiteId| bands.of(site).map(|_| is_suppressed(site) as u32);
         // Each thread has two groups, because suppressed leaks are counted separately.
-        let counter = counter(trace, query, &range, 0, |site, _| group(site))?.by_thread(count, 2);
+        let part_of = (0..count as u32).map(|thread| (thread, thread)).collect();
+        let by_thread = ByThread { part_of, parts: count, per_part: 2 };
+        let counter = counter(trace, query, &range, 0, |site, _| group(site))?.by_thread(by_thread);
         let (costs, _) = engine.costs_by_walk(trace.blocks, &range, counter)?;
         let (pairs, _) = costs.as_chunks::<2>();
         let numbered = pairs.iter().zip(0u32..).filter(|(pair, _)| pair.iter().any(|costs| !costs.is_zero()));

@@ -3,12 +3,15 @@ use super::Trace;
 use super::bands::{Bands, counter};
 use super::keys::Row;
 use crate::costs::Costs;
-use crate::counter::{Counter, Selected};
+use crate::counter::{ByThread, Counter, Selected};
+use crate::definitions::Definitions;
 use crate::pass::Gone;
-use crate::query::{Cost, Query};
+use crate::query::{By, Cost, Query};
 use crate::stack_table::{NodeId, StackTable};
 use crate::walker::Walker;
+use format::{IntMap, Process};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::collections::HashMap;
 
 #[derive(Default, serde::Serialize)]
 struct Columns {
@@ -36,11 +39,20 @@ struct Band {
 pub(crate) struct Timeline<'a> {
     table: &'a StackTable,
     columns: Columns,
-    bands: Vec<(NodeId, Band)>,
+    bands: Vec<(BandName<'a>, Band)>,
     other: Band,
     peak_index: usize,
     peak_time_ns: u64,
     own_peak: OwnPeak,
+}
+
+/// What the blocks of a band have in common.
+enum BandName<'a> {
+    Level(NodeId),
+    Process(&'a Process),
+    Command(&'a str),
+    /// Threads whose process is not known, because the trace is that of one process or a part of the file is lost.
+    NoProcess,
 }
 
 /// The highest moment of the blocks that the query asks for. It may differ from that of the program.
@@ -63,7 +75,17 @@ impl<'a> Timeline<'a> {
         let (engine, table) = (trace.engine, trace.table);
         let range = engine.range(query);
         let bands = Bands::new(engine, table, query);
-        let counter = counter(trace, query, &range, bands.len(), |site, _| bands.of(site))?;
+        let (counter, names) = match query.by {
+            By::Blamed | By::Function => {
+                let counter = counter(trace, query, &range, bands.len(), |site, _| bands.of(site))?;
+                (counter, bands.nodes.iter().map(|node| BandName::Level(*node)).collect())
+            }
+            By::Process | By::Command => {
+                let (by_thread, names) = by_process(engine.definitions(), query.by);
+                let counter = counter(trace, query, &range, 1, |site, _| bands.of(site).map(|_| 0))?;
+                (counter.by_thread(by_thread), names)
+            }
+        };
         let moments = engine.moments(&range, query.points);
         let ends = (1..=query.points).map(|at| range.slice_end(at, query.points)).collect();
         let mut columns = Columns { time_ns: ends, ..Columns::default() };
@@ -94,10 +116,32 @@ impl<'a> Timeline<'a> {
         let Selected { peak_bytes, peak_time_ns, .. } = walker.sink.selected;
         let own_peak = OwnPeak { bytes: peak_bytes, time_ns: peak_time_ns };
         columns.add_samples(trace);
-        let (chosen, other) = split(&cells, bands.len(), query);
-        let bands = chosen.into_iter().map(|(band, values)| (bands.nodes[band], values)).collect();
+        let (chosen, other) = split(&cells, names.len(), query);
+        let mut names: Vec<Option<BandName<'a>>> = names.into_iter().map(Some).collect();
+        let named = |(band, values): (usize, Band)| (names[band].take().unwrap_or(BandName::NoProcess), values);
+        let bands = chosen.into_iter().map(named).collect();
         Ok(Timeline { table, columns, bands, other, peak_index: peak.1, peak_time_ns: peak.2, own_peak })
     }
+}
+
+/// The bands of processes or commands, and to which of them the threads belong. The last one has all other threads.
+fn by_process(definitions: &Definitions, by: By) -> (ByThread, Vec<BandName<'_>>) {
+    let mut names = Vec::new();
+    let mut known: HashMap<&str, u32> = HashMap::new();
+    let mut part_of_process: IntMap<u32, u32> = IntMap::default();
+    for process in definitions.processes.values() {
+        let next = names.len() as u32;
+        let part = if by == By::Command { *known.entry(process.name()).or_insert(next) } else { next };
+        if part == next {
+            let is_command = by == By::Command;
+            names.push(if is_command { BandName::Command(process.name()) } else { BandName::Process(process) });
+        }
+        part_of_process.insert(process.index, part);
+    }
+    names.push(BandName::NoProcess);
+    let part = |(thread, process): (&u32, &u32)| Some((*thread, *part_of_process.get(process)?));
+    let part_of = definitions.process_of_thread.iter().filter_map(part).collect();
+    (ByThread { part_of, parts: names.len(), per_part: 1 }, names)
 }
 
 impl Columns {
@@ -208,15 +252,24 @@ impl Band {
 }
 
 struct NamedBand<'a> {
-    row: Option<Row<'a>>,
+    name: Option<&'a BandName<'a>>,
+    table: &'a StackTable,
     band: &'a Band,
 }
 
 impl Serialize for NamedBand<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        if let Some(row) = &self.row {
-            row.entries(&mut map)?;
+        match self.name {
+            Some(BandName::Level(node)) => Row::of(self.table, self.table.level(*node)).entries(&mut map)?,
+            Some(BandName::Process(process)) => {
+                map.serialize_entry("process", &process.index)?;
+                map.serialize_entry("pid", &process.pid)?;
+                map.serialize_entry("name", process.name())?;
+            }
+            Some(BandName::Command(name)) => map.serialize_entry("name", name)?,
+            Some(BandName::NoProcess) => map.serialize_entry("name", &None::<&str>)?,
+            None => (),
         }
         self.band.entries(&mut map)?;
         map.end()
@@ -239,12 +292,12 @@ impl Serialize for Timeline<'_> {
             peak: Peak,
             own_peak: OwnPeak,
         }
-        let row = |node: NodeId| Row::of(self.table, self.table.level(node));
-        let bands = self.bands.iter().map(|(node, band)| NamedBand { row: Some(row(*node)), band });
+        let table = self.table;
+        let bands = self.bands.iter().map(|(name, band)| NamedBand { name: Some(name), table, band });
         let whole = Whole {
             columns: &self.columns,
             bands: bands.collect(),
-            other: NamedBand { row: None, band: &self.other },
+            other: NamedBand { name: None, table, band: &self.other },
             peak: Peak { index: self.peak_index, time_ns: self.peak_time_ns },
             own_peak: self.own_peak,
         };

@@ -5,7 +5,7 @@ pub mod tree;
 use analysis::{Costs, Query, When};
 pub use fastrand::Rng;
 use format::*;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -34,6 +34,12 @@ pub struct Trace {
     /// Empty unless the trace is that of a tree of processes.
     pub processes: Vec<Process>,
     pub process_of_thread: HashMap<u32, u32>,
+    /// Process -> the number of events up to its end.
+    pub ended_at: HashMap<u32, usize>,
+    /// Process -> what it held at its start.
+    pub inherited: HashMap<u32, BTreeSet<u64>>,
+    /// The totals of the processes that have not ended.
+    pub running: HashMap<u32, Totals>,
 }
 
 const TICK: u64 = 100_000;
@@ -123,6 +129,9 @@ fn trace_of_one(rng: &mut Rng, steps: u64) -> Trace {
         runtime_ns: tick * TICK,
         processes: Vec::new(),
         process_of_thread: HashMap::new(),
+        ended_at: HashMap::new(),
+        inherited: HashMap::new(),
+        running: HashMap::new(),
     }
 }
 

@@ -32,6 +32,8 @@ struct Maker {
     /// Blocks that the process that allocated them has freed.
     freed_by_owner: BTreeSet<u64>,
     latest: HashMap<u32, u64>,
+    ended_at: HashMap<u32, usize>,
+    inherited: HashMap<u32, BTreeSet<u64>>,
 }
 
 pub fn random_tree(rng: &mut Rng, steps: u64) -> Trace {
@@ -51,8 +53,11 @@ pub fn random_tree(rng: &mut Rng, steps: u64) -> Trace {
         born: HashMap::new(),
         freed_by_owner: BTreeSet::new(),
         latest: HashMap::new(),
+        ended_at: HashMap::new(),
+        inherited: HashMap::new(),
     };
     maker.start(None, ProcessStart::Launched, 100);
+    maker.alloc(0, rng);
     let growing = 50 + rng.u64(..15);
     for _ in 0..steps {
         if maker.running.is_empty() {
@@ -80,6 +85,7 @@ pub fn random_tree(rng: &mut Rng, steps: u64) -> Trace {
         maker.end(0, Some(Exit::Signal(9)));
     }
     maker.flush();
+    let running = maker.running.iter().map(|process| (process.entry.index, process.totals_now(&maker.born))).collect();
     let mut processes = maker.ended;
     processes.extend(maker.running.into_iter().map(|process| process.entry));
     processes.sort_by_key(|process| process.index);
@@ -91,6 +97,23 @@ pub fn random_tree(rng: &mut Rng, steps: u64) -> Trace {
         runtime_ns: maker.tick * TICK,
         processes,
         process_of_thread: maker.process_of_thread,
+        ended_at: maker.ended_at,
+        inherited: maker.inherited,
+        running,
+    }
+}
+
+impl Running {
+    /// What it allocated and still holds counts as leaked.
+    fn totals_now(&self, born: &HashMap<u64, (u64, u32)>) -> Totals {
+        let own = self.held.iter().map(|sequence| born[sequence]).filter(|(_, owner)| *owner == self.entry.index);
+        let sizes: Vec<u64> = own.map(|(size, _)| size).collect();
+        Totals {
+            leaked_allocations: sizes.len() as u64,
+            leaked_bytes: sizes.iter().sum(),
+            peak_bytes: self.peak_bytes,
+            ..self.totals
+        }
     }
 }
 
@@ -126,6 +149,7 @@ impl Maker {
             inherited_bytes: bytes,
             ..Process::default()
         };
+        self.inherited.insert(entry.index, held.clone());
         self.processes += 1;
         self.news.processes.push(entry.clone());
         let totals = Totals::default();
@@ -155,12 +179,11 @@ impl Maker {
         let mut process = self.running.swap_remove(at);
         let thread = process.threads[0];
         self.out.thread(thread);
+        process.totals = process.totals_now(&self.born);
+        if exit.is_none() {
+            (process.totals.leaked_allocations, process.totals.leaked_bytes) = (0, 0);
+        }
         for sequence in &process.held {
-            let (size, owner) = self.born[sequence];
-            if owner == process.entry.index {
-                process.totals.leaked_allocations += exit.is_some() as u64;
-                process.totals.leaked_bytes += if exit.is_some() { size } else { 0 };
-            }
             if self.running.iter().any(|other| other.held.contains(sequence)) {
                 continue;
             }
@@ -172,7 +195,7 @@ impl Maker {
             self.out.freed_by(*sequence, how);
             self.add(thread, Kind::Free { sequence: *sequence, temporary: false, how });
         }
-        process.totals.peak_bytes = process.peak_bytes;
+        self.ended_at.insert(process.entry.index, self.events.len());
         process.entry.end = Some(ProcessEnd {
             at_ns: self.tick * TICK,
             by_exec: exit.is_none(),
@@ -182,6 +205,9 @@ impl Maker {
         self.news.processes.retain(|news| news.index != process.entry.index);
         self.news.processes.push(process.entry.clone());
         self.ended.push(process.entry);
+        // The events do not say when a process ended that held nothing alone. So no later event has the same time.
+        self.tick += 1;
+        self.out.time(self.tick * TICK);
     }
 
     fn thread(&mut self, at: usize, rng: &mut Rng) -> u32 {

@@ -141,6 +141,8 @@ fn what_a_trace_does_not_have_is_refused() {
             ("--from 80% --to 1s", "--from 80% is not before the end of the range, 1s: nothing would be left ("),
             ("--from 9s", "--from 9s is after the end of the trace, which is 4.000 s long ("),
             ("--thread 9", "--thread 9 is not in the trace, which has threads 0 to 1 ("),
+            ("--process 9", "--process 9 is not in the trace, which has 2 processes: app, worker ("),
+            ("--process #2", "--process #2 is not in the trace, which has 2 processes: app, worker ("),
         ] {
             let said = refused(&files, &format!("{form}{line}"));
             assert!(said.starts_with(sentence), "{form}{line}: {said}");
@@ -151,6 +153,47 @@ fn what_a_trace_does_not_have_is_refused() {
     assert!(refused(&files, "--compare @3s..1s").starts_with("--compare @3s..1s ends before it begins"));
     assert_eq!(refused(&files, "--event 0"), "--event 0: allocations are numbered from 1");
     assert!(refused(&files, "--event 99").starts_with("--event 99: "));
+}
+
+#[test]
+fn processes_are_shown_as_a_tree_and_can_be_asked_for() {
+    let files = Files::new("processes");
+    let said = text(&files, "");
+    let tree = "\nPROCESSES\n      peak     leaked      calls    at peak  ended      command\n     1.38K       180B         10       110B  runs       ./app (7)\n     5.11K       110B          3      5.11K  runs         ./worker 1 (8)\nall processes together held most at 1.000s: 5.22K in 5 blocks; 2 were alive then\n";
+    assert!(said.contains(tree), "{said}");
+    let said = text(&files, "--limit 1");
+    assert!(said.contains("\n           and 1 more process, with peaks of at most 5.11K\n"), "{said}");
+    let only = text(&files, "--process worker");
+    assert!(only.contains("./worker 1 (8)\n") && !only.contains("./app (7)"), "{only}");
+    let whole = answer(&files, "--json");
+    let totals = |name: &str| -> Vec<u64> {
+        let rows = whole["processes"].as_array().unwrap();
+        rows.iter().map(|row| row["totals"][name].as_u64().unwrap()).collect()
+    };
+    assert_eq!((totals("allocations"), totals("leaked_bytes")), (vec![10, 3], vec![180, 110]));
+    assert_eq!(whole["totals"]["allocations"], 13);
+    let peak = &whole["combined_peak"];
+    assert_eq!((&peak["time_ns"], &peak["bytes"]), (&json!(1_000_000_000), &json!(5220)));
+    let held = |row: &Value| (row["name"].clone(), row["bytes"].clone());
+    let held: Vec<_> = peak["processes"].as_array().unwrap().iter().map(held).collect();
+    assert_eq!(held, [(json!("worker"), json!(5110)), (json!("app"), json!(110))]);
+    for line in ["--process 8", "--process worker", "--process #1", "--thread 1"] {
+        let part = answer(&files, &format!("--json {line}"));
+        assert_eq!(part["totals"]["allocations"], 3, "{line}");
+        assert_eq!(part["totals"]["peak_bytes"], 5110, "{line}");
+    }
+    let both = answer(&files, "--json --process worker --process 7");
+    assert_eq!(both["totals"], whole["totals"]);
+    let view = answer(&files, "--view processes --include parse");
+    let costs = |row: &Value| row["costs"]["allocations"].as_u64().unwrap();
+    assert_eq!(view["processes"].as_array().unwrap().iter().map(costs).collect::<Vec<_>>(), [5, 0]);
+    assert_eq!(view["commands"][0]["name"], "app");
+    let lanes = answer(&files, "--view timeline --by process --points 4");
+    let lane = |at: usize| (lanes["bands"][at]["pid"].clone(), lanes["bands"][at]["live_bytes"].clone());
+    assert_eq!(lane(0), (json!(8), json!([5110, 5110, 110, 110])));
+    assert_eq!(lane(1).0, json!(7));
+    assert_eq!(answer(&files, "--view timeline --by command")["bands"][0]["name"], "worker");
+    assert!(refused(&files, "--view leaks --by process").contains("--by process"));
 }
 
 #[test]

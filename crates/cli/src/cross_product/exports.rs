@@ -27,6 +27,7 @@ fn tried(files: &Files, to: Format) -> Vec<Tried> {
         option("--exclude", "parse"),
         option("--filter-bt-function", "parse"),
         option("--thread", "1"),
+        option("--process", "7"),
         option("--size", "..50"),
         option("--lifetime", "..1s"),
         option("--cost", "allocations"),

@@ -10,8 +10,8 @@
 //! ```
 //! The program also reports one block of a custom allocator at 0 s.
 use format::{
-    AllocClassEncoder, CodeLocation, Domain, EventEncoder, Exit, FileWriter, Frame, Module, RawBlock, Session,
-    StackEncoder, Summary, Suppressions, SymbolState, SymbolsBuilder, Thread, Totals,
+    AllocClassEncoder, CodeLocation, Domain, EventEncoder, Exit, FileWriter, Frame, Module, Process, ProcessStart,
+    Processes, RawBlock, Session, StackEncoder, Summary, Suppressions, SymbolState, SymbolsBuilder, Thread, Totals,
 };
 use std::path::{Path, PathBuf};
 
@@ -117,6 +117,19 @@ pub fn blocks(extra: usize) -> Vec<RawBlock> {
     let session =
         Session { command: vec!["./app".into()], exe: "/home/me/app/app".into(), pid: 7, ..Session::default() };
     let thread = |index| Thread { index, tid: 70 + index, ..Thread::default() };
+    let root = Process { pid: 7, command: vec!["./app".into()], ..Process::default() };
+    let worker = Process {
+        index: 1,
+        pid: 8,
+        parent: Some(0),
+        start: ProcessStart::Spawned,
+        command: vec!["./worker".into(), "1".into()],
+        exe: "/home/me/app/worker".into(),
+        start_ns: SECOND,
+        events_before: 4 + 3 * extra as u64,
+        ..Process::default()
+    };
+    let processes = Processes { processes: vec![root, worker], threads: vec![(0, 0), (1, 1)] };
     let totals = Totals { runtime_ns: 4 * SECOND, ..Totals::default() };
     let summary = Summary { complete: true, exit: Exit::Code(0), totals };
     vec![
@@ -124,6 +137,7 @@ pub fn blocks(extra: usize) -> Vec<RawBlock> {
         Suppressions("leak:own_leak\n".into()).to_block(),
         modules(),
         Thread::to_block(&[thread(0), thread(1)]),
+        processes.to_block(),
         stacks.take(),
         alloc_classes.take(),
         events.take(),

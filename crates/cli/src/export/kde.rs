@@ -14,7 +14,7 @@ pub fn convert(trace: &Path) -> anyhow::Result<PathBuf> {
     let target = trace.with_extension("");
     let output = Destination::new(&target, OsStr::new("trace.zst"), Content::Other, &[trace])?;
     output.write(Content::Other, |out| {
-        heaptrack::write(&|| Source::open(trace), out)?;
+        heaptrack::write(&|| Source::open(trace), None, out)?;
         Ok(())
     })?;
     // KDE's format has only one domain. The blocks of the other one must not be lost.

@@ -28,6 +28,9 @@ pub struct Part {
     /// Only blocks that this thread allocated (its index, see `print --view threads`); may be repeated.
     #[arg(long, value_name = "INDEX", help_heading = "Which part")]
     pub thread: Vec<String>,
+    /// Only blocks that this process allocated: its pid, its name, or # and its index; may be repeated.
+    #[arg(long, value_name = "PROCESS", help_heading = "Which part")]
+    pub process: Vec<String>,
     /// Only blocks of this size, as 100..4k or 1Mi.. (both ends included).
     #[arg(long, value_name = "MIN..MAX", help_heading = "Which part")]
     pub size: Option<String>,
@@ -71,7 +74,13 @@ impl Part {
                 query.set(name, value)?;
             }
         }
-        for (name, values) in [("include", &self.include), ("exclude", &self.exclude), ("thread", &self.thread)] {
+        let several = [
+            ("include", &self.include),
+            ("exclude", &self.exclude),
+            ("thread", &self.thread),
+            ("process", &self.process),
+        ];
+        for (name, values) in several {
             for value in values {
                 query.set(name, value)?;
             }

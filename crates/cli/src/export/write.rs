@@ -10,6 +10,7 @@ use export::events::EventTable;
 use export::{
     Packed, Packing, TableFormat, dhat, firefox, folded, gperftools, heaptrack, massif, pprof, sites, speedscope, svg,
 };
+use format::IntSet;
 use heaptrack_trace::Reading;
 use std::io::Write;
 
@@ -44,7 +45,8 @@ pub fn write(options: &Export, query: &Query, is_packed: bool, out: &mut dyn Wri
     };
     if options.format() == Format::Heaptrack {
         let file = trace_file(options, query.domain, Reading::Session)?;
-        kde::say_changes(&heaptrack::write(&|| file.source(), out).map_err(read_again)?);
+        let threads = threads(options, query)?;
+        kde::say_changes(&heaptrack::write(&|| file.source(), threads.as_ref(), out).map_err(read_again)?);
         return Ok(());
     }
     let selection = Selection::open(options, query)?;
@@ -81,6 +83,15 @@ pub fn write(options: &Export, query: &Query, is_packed: bool, out: &mut dyn Wri
         Format::Jsonl => write_table(&selection, options.rows, TableFormat::JsonLines, out)?,
     }
     Ok(())
+}
+
+/// The threads of the processes that were asked for, if any were.
+fn threads(options: &Export, query: &Query) -> anyhow::Result<Option<IntSet<u32>>> {
+    if query.processes.is_empty() {
+        return Ok(None);
+    }
+    let selection = Selection::open(options, query)?;
+    Ok(selection.trace.engine().threads_of(query))
 }
 
 /// Readers of pprof's format expect that it is compressed.

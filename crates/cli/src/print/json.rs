@@ -3,7 +3,8 @@
 //! Lists are written while they are walked, because a trace may have a hundred thousand stacks.
 use super::json_totals::totals;
 use super::lens::{Lens, Shown};
-use analysis::{Allocation, CodeClasses, Cost, Costs, Definitions, Level, Profile, SiteId, StackTable};
+use analysis::view::{combined_peak, process_rows};
+use analysis::{Allocation, CodeClasses, Cost, Costs, Definitions, Level, ProcessTree, Profile, SiteId, StackTable};
 use format::{SymbolState, Totals};
 use heaptrack_trace::OpenTrace;
 use serde::Serialize;
@@ -27,6 +28,8 @@ pub struct Report<'a> {
     pub cost: Option<Cost>,
     /// Why there are no stacks.
     pub note: Option<&'a str>,
+    /// The processes. `None` in the report about the blocks that the program reported itself.
+    pub tree: Option<&'a ProcessTree>,
     /// The report about the blocks that the program reported itself, if it reported any.
     pub custom: Option<&'a Report<'a>>,
 }
@@ -125,6 +128,8 @@ impl Serialize for Report<'_> {
         )?;
         map.serialize_entry("totals", &totals(&self.totals(), self.suppressed(), definitions.profile))?;
         map.serialize_entry("note", &self.note)?;
+        map.serialize_entry("processes", &self.tree.map(process_rows))?;
+        map.serialize_entry("combined_peak", &self.tree.map(combined_peak))?;
         map.serialize_entry("losses", &losses(definitions))?;
         map.serialize_entry("unseen", &analysis::unseen(definitions))?;
         map.serialize_entry("folded_until_ns", &definitions.folded_until_ns())?;

@@ -7,7 +7,7 @@ use super::progress::Progress;
 use super::text::Left;
 use crate::trouble::{counted, unreadable};
 use analysis::view::View;
-use analysis::{CodeClasses, Misfit, Profile, Query, StackTable, When, why_empty};
+use analysis::{CodeClasses, Misfit, ProcessTree, Profile, Query, StackTable, When, why_empty};
 use anyhow::Context;
 use format::Domain;
 use heaptrack_trace::{AskError, OpenOptions, OpenTrace};
@@ -90,8 +90,13 @@ impl LoadedTrace {
         let lens = self.lens(query);
         let custom = self.custom.as_deref().map(|custom| (custom, custom.lens(query)));
         let custom = custom.as_ref().map(|(custom, lens)| custom.json(query, options, lens));
-        let report =
-            json::Report { custom: custom.as_ref(), note: note.as_deref(), ..self.json(query, options, &lens) };
+        let tree = self.process_tree()?;
+        let report = json::Report {
+            custom: custom.as_ref(),
+            note: note.as_deref(),
+            tree: Some(&tree),
+            ..self.json(query, options, &lens)
+        };
         Ok(json::report(out, &report)?)
     }
 
@@ -106,8 +111,18 @@ impl LoadedTrace {
             limit: options.given_rows(),
             cost: query.cost,
             note: None,
+            tree: None,
             custom: None,
         }
+    }
+
+    /// The processes of the trace. Empty unless it is that of a tree of processes.
+    pub fn process_tree(&self) -> anyhow::Result<ProcessTree> {
+        if self.trace.engine().definitions().processes.is_empty() {
+            return Ok(ProcessTree::default());
+        }
+        let mut blocks = self.trace.blocks().map_err(|error| self.unreadable(&error))?;
+        self.trace.engine().process_tree(&mut blocks).map_err(|error| self.unreadable(&error))
     }
 
     pub fn why_empty(&self, query: &Query) -> Option<String> {

@@ -23,6 +23,7 @@ Examples:
   heaptrack print --at 12.5s app.htz                what was live then
   heaptrack print --from 1min --to end -l app.htz   what came after the first minute and stayed
   heaptrack print --include 'file:cache.cpp' --hide all-but-mine app.htz
+  heaptrack print --process cc1plus build.htz       only what processes of this name allocated
   heaptrack print --diff before.htz after.htz       what changed
   heaptrack print -F stacks.txt --flamegraph-cost-type peak app.htz
   heaptrack print --json --limit 10 --depth 20 app.htz | jq .totals
@@ -118,6 +119,10 @@ pub struct Print {
     /// Only blocks that this thread allocated (its index, see --view threads); may be repeated.
     #[arg(long, value_name = "INDEX", help_heading = "Which part")]
     thread: Vec<String>,
+    /// Only blocks that this process allocated: its pid, its name, or # and its index (see --view processes); may be
+    /// repeated.
+    #[arg(long, value_name = "PROCESS", help_heading = "Which part")]
+    process: Vec<String>,
     /// Only blocks of this size, as 100..4k or 1Mi.. (both ends included).
     #[arg(long, value_name = "MIN..MAX", help_heading = "Which part")]
     size: Option<String>,
@@ -132,7 +137,7 @@ pub struct Print {
     #[arg(long, help_heading = "For machines")]
     pub json: bool,
     /// Print one view as JSON: summary, stacks, profile, bottom-up, top-down, callers, flame, timeline, sizes,
-    /// lifetimes, threads, leaks, source, suppressions, diff (docs/views.md).
+    /// lifetimes, threads, processes, leaks, source, suppressions, diff (docs/views.md).
     #[arg(long, value_name = "NAME", value_parser = view, help_heading = "For machines")]
     pub view: Option<View>,
     /// The only list to show, or what trees and lists are sorted by: peak, leaked, live, allocations, temporary,
@@ -163,7 +168,8 @@ pub struct Print {
     /// View timeline: the largest number of bands. View sizes: the largest number of functions per bucket.
     #[arg(long, value_name = "N", help_heading = "For machines")]
     top: Option<String>,
-    /// Views timeline, sizes, leaks and diff: group by `blamed` level, or by innermost `function`.
+    /// Views timeline, sizes, leaks and diff: group by `blamed` level, or by innermost `function`. View timeline: also by
+    /// `process` or `command`.
     #[arg(long, value_name = "WHAT", help_heading = "For machines")]
     by: Option<String>,
     /// View callers: the function whose callers and callees are shown.
@@ -230,6 +236,9 @@ impl Print {
         let is_diff = given.outputs.first() == Some(&Output::View(View::Diff));
         if given.has("hide") && is_diff && self.by.as_deref() != Some("function") {
             return Some("--hide changes nothing in --view diff without --by function".into());
+        }
+        if matches!(self.by.as_deref(), Some("process" | "command")) && self.view != Some(View::Timeline) {
+            return Some("--by process and --by command are for --view timeline".into());
         }
         let lists = [
             ("print-peaks", self.print_peaks),
@@ -327,6 +336,7 @@ mod tests {
             ("print --view flame -F out x", "--print-flamegraph"),
             ("print --view diff --hide libc --compare @1s x", "--hide"),
             ("print --view flame --diff y x", "--diff"),
+            ("print --view leaks --by process x", "--by process"),
         ] {
             assert!(refused(line).contains(option), "{line}: {}", refused(line));
         }

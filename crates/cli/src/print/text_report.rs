@@ -4,6 +4,7 @@ use super::extra_sections;
 use super::loaded_trace::LoadedTrace;
 use super::options::Print;
 use super::paint::Paint;
+use super::process_section;
 use super::text::{Ending, Left, Section, Style, seconds};
 use analysis::view;
 use analysis::{Cost, Profile, Query, to_signed, why_none_of};
@@ -25,6 +26,9 @@ impl LoadedTrace {
             if options.print_leaks {
                 self.write_verdicts(options, query, paint, out)?;
             }
+        }
+        if !self.profile.range.instant {
+            process_section::write(out, &self.process_tree()?, query, options.given_rows(), paint)?;
         }
         self.ending(query).write(out)?;
         if !self.profile.range.instant {

@@ -31,7 +31,13 @@ impl Print {
                 query.set(name, value)?;
             }
         }
-        for (name, values) in [("include", &self.include), ("exclude", &self.exclude), ("thread", &self.thread)] {
+        let repeated = [
+            ("include", &self.include),
+            ("exclude", &self.exclude),
+            ("thread", &self.thread),
+            ("process", &self.process),
+        ];
+        for (name, values) in repeated {
             for value in values {
                 query.set(name, value)?;
             }
