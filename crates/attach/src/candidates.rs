@@ -4,9 +4,10 @@
 //! that calls another one is left out only if the hook of the called function is certain to see these calls.
 use crate::code::Site;
 use crate::files::{Function, Object, Symbols};
-use crate::hooked_functions::{self, Wanted};
+use crate::hooked_functions::{Allocators, Wanted};
 use crate::maps::Maps;
 use crate::memory::Memory;
+use capture::allocators::Family;
 use capture::entry::Shim;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl};
 
@@ -36,31 +37,60 @@ pub struct Look<'a> {
 impl<'a> Look<'a> {
     /// `is_static`: the program has no loader.
     pub fn at(object: &'a Object, symbols: Symbols, maps: &Maps, memory: &Memory, is_static: bool) -> Look<'a> {
-        let is_allocator =
-            |function: &Function| hooked_functions::find(&function.name).is_some_and(|wanted| wanted.is_malloc);
-        // A static program exports nothing, and its hidden functions have become local.
+        let allocators = Allocators::of(symbols.functions.iter().map(|function| function.name.as_str()));
+        // A static program exports nothing, and its hidden functions have become local. Elsewhere, a local function
+        // counts if its name is an allocator's own, because a plain name may be that of any other function.
         let usable = |function: &&Function| {
-            !function.is_local || object.is_program && (is_static || hooked_functions::has_prefix(&function.name))
+            let is_own_name = || {
+                let wanted = allocators.find(&function.name);
+                wanted.is_some_and(|wanted| !wanted.group.0.is_addition() && wanted.group.0 != Family::Libc)
+            };
+            !function.is_local || object.is_program && is_static || is_own_name()
         };
         let mut candidates: Vec<Candidate> = Vec::new();
-        // If a function has several names, the first one counts: malloc and free, then names without a prefix.
+        // If a function has several names, the first one counts: malloc and free, then names without a prefix, then
+        // those that do not throw.
         let mut functions: Vec<&Function> = symbols.functions.iter().filter(usable).collect();
-        functions.sort_by_key(|function| {
+        functions.sort_by_cached_key(|function| {
             let name = function.name.as_str();
-            (!matches!(name, "malloc" | "free"), hooked_functions::has_prefix(name))
+            let wanted = allocators.find(name);
+            let is_plain = wanted.as_ref().is_some_and(|wanted| wanted.group.0 == Family::Libc);
+            (!matches!(name, "malloc" | "free"), !is_plain, wanted.is_none_or(|wanted| wanted.shim == Shim::New))
         });
-        if !functions.iter().any(|function| is_allocator(function)) {
-            functions.clear();
-        }
         for function in functions {
-            let Some(wanted) = hooked_functions::find(&function.name) else { continue };
+            let Some(wanted) = allocators.find(&function.name) else { continue };
             let is_known = candidates.iter().any(|known| known.function.at == function.at);
             if !is_known && maps.at(function.at).is_some_and(|mapping| mapping.execute) {
                 candidates.push(Candidate::new(function, wanted, memory));
             }
         }
+        keep_allocators(&mut candidates);
         Look { object, symbols, candidates }
     }
+}
+
+/// Keeps the functions of allocators: of each group that has a function that allocates and one that frees. Operators,
+/// C23's variants of free and the functions of a sandbox are kept if there is any such group.
+pub fn keep_allocators(candidates: &mut Vec<Candidate>) {
+    let has = |group: &(Family, String), is: fn(&Wanted) -> bool| {
+        candidates
+            .iter()
+            .any(|other| &other.wanted.group == group && !other.wanted.is_forbidding() && is(&other.wanted))
+    };
+    let is_whole = |group: &(Family, String)| {
+        !group.0.is_addition() && has(group, |w| w.meaning.is_allocating()) && has(group, |w| w.meaning.is_free())
+    };
+    let mut groups: Vec<(Family, String)> = candidates.iter().map(|other| other.wanted.group.clone()).collect();
+    groups.sort();
+    groups.dedup();
+    groups.retain(is_whole);
+    candidates.retain(|candidate| {
+        let group = &candidate.wanted.group;
+        // jemalloc without a prefix is an addition to the malloc that it defines.
+        let is_plain_jemalloc = group.0 == Family::Jemalloc && group.1.is_empty();
+        let is_addition = group.0.is_addition() || candidate.wanted.is_forbidding() || is_plain_jemalloc;
+        groups.contains(group) || is_addition && !groups.is_empty()
+    });
 }
 
 impl Candidate {
@@ -124,18 +154,18 @@ pub fn drop_forwarders(candidates: &mut Vec<Candidate>) {
     // imports does not count, because its hook does not see direct calls.
     let patched = candidates.iter().filter(|candidate| candidate.site.is_ok());
     let known: Vec<(u64, bool, bool)> =
-        patched.map(|c| (c.function.at, c.wanted.is_free, c.wanted.is_malloc)).collect();
+        patched.map(|c| (c.function.at, c.wanted.meaning.is_free(), c.wanted.is_malloc)).collect();
     candidates.retain(|candidate| {
         let others = || known.iter().filter(|other| other.0 != candidate.function.at);
         if candidate.forwards_to.is_some_and(|to| others().any(|other| other.0 == to)) {
             return false;
         }
         let is_operator = candidate.function.name.starts_with("_Z");
-        if !is_operator && !candidate.wanted.is_free || candidate.function.name == "free" {
+        if !is_operator && !candidate.wanted.meaning.is_free() || candidate.function.name == "free" {
             return true;
         }
         !others().any(|other| {
-            let sees_it = if candidate.wanted.is_free { other.1 } else { other.2 };
+            let sees_it = if candidate.wanted.meaning.is_free() { other.1 } else { other.2 };
             sees_it && candidate.leads_to.contains(&other.0)
         })
     });
@@ -144,7 +174,7 @@ pub fn drop_forwarders(candidates: &mut Vec<Candidate>) {
 /// Removes a realloc or reallocarray that calls a patched one of another file. An example is libc's reallocarray, if
 /// another file has replaced realloc. The hook of the called function sees the call.
 pub fn drop_passed_on(looks: &mut [Look<'_>]) {
-    let is_resizing = |candidate: &Candidate| matches!(candidate.wanted.shim, Shim::Resize1 | Shim::ResizeProduct);
+    let is_resizing = |candidate: &Candidate| candidate.wanted.shim == Shim::Resize;
     let all = looks.iter().enumerate().flat_map(|(of, look)| look.candidates.iter().map(move |known| (of, known)));
     let patched = all.filter(|(_, candidate)| candidate.site.is_ok() && is_resizing(candidate));
     let patched: Vec<(usize, u64)> = patched.map(|(of, candidate)| (of, candidate.function.at)).collect();

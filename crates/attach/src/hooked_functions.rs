@@ -1,20 +1,28 @@
-//! The functions that are hooked in a process that runs already. These are the functions of `capture::hooks` for which
-//! there is a shim, under their own names and with the prefixes that allocators have if they are linked into a program,
-//! and two functions through which a program forbids itself system calls.
+//! The functions that are patched at their entry. These are the functions of the table in `capture::allocators` and two
+//! functions through which a program forbids itself system calls.
 use crate::files::Symbols;
-use capture::entry::Shim;
-use capture::hooks::{Kind, kind_of, without_prefix};
-
-pub use capture::hooks::has_prefix;
+use capture::allocators::{self, Effect, Family, Jemalloc, Meaning};
+use capture::entry::{Entry, Shim};
 
 /// What is known of a wanted function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub shim: Shim,
     /// The quicker shim, for glibc's own functions.
     pub plain: Option<Shim>,
+    /// It is called `malloc`, or `free`, without the prefix of its family.
     pub is_malloc: bool,
-    pub is_free: bool,
+    pub is_main_free: bool,
+    pub meaning: Meaning,
+    /// The allocator that the function belongs to: its family, and the prefix of its names.
+    pub group: (Family, String),
+}
+
+impl Wanted {
+    /// Returns true for a function that a program uses to forbid itself system calls.
+    pub const fn is_forbidding(&self) -> bool {
+        matches!(self.shim, Shim::Prctl | Shim::Syscall)
+    }
 }
 
 const SANITIZERS: [(&str, &str, &str); 4] = [
@@ -31,57 +39,66 @@ const FORBIDDING: [(&str, Shim); 2] = [("prctl", Shim::Prctl), ("syscall", Shim:
 /// glibc's functions that call free for blocks that the program has already freed.
 const CACHES: [&str; 2] = ["tcache_thread_shutdown", "__malloc_arena_thread_freeres"];
 
-/// Names that are longer than this many bytes are not wanted.
-const LONGEST: usize = 40;
-
-pub fn find(name: &str) -> Option<Wanted> {
-    if let Some((_, shim)) = FORBIDDING.iter().find(|(known, _)| *known == name) {
-        return Some(Wanted { shim: *shim, plain: None, is_malloc: false, is_free: false });
-    }
-    let kind = kind_of(name)?;
-    let base = without_prefix(name);
-    // The operators call functions such as `mi_new`. A direct call of them is rare.
-    if has_prefix(name) && base.starts_with("new") {
-        return None;
-    }
-    let shim = match kind {
-        Kind::Size0 => Shim::Size0,
-        Kind::Size1 => Shim::Size1,
-        Kind::Product => Shim::Product,
-        Kind::Out => Shim::Out,
-        Kind::Resize1 => Shim::Resize1,
-        Kind::ResizeProduct => Shim::ResizeProduct,
-        Kind::Free => Shim::CarefulFree,
-        // Only the operators have a variant that does not throw and whose name is known.
-        Kind::New if is_operator(name) => Shim::New,
-        Kind::NewAligned if is_operator(name) => Shim::NewAligned,
-        Kind::New | Kind::NewAligned | Kind::InPlace | Kind::Expand | Kind::ResizeOrFree | Kind::Text => return None,
-    };
-    let plain = match name {
-        "malloc" => Some(Shim::Malloc),
-        "free" => Some(Shim::Free),
-        _ => None,
-    };
-    Some(Wanted { shim, plain, is_malloc: base == "malloc", is_free: kind == Kind::Free })
+/// The allocators of one file.
+#[derive(Debug, Default)]
+pub struct Allocators {
+    /// The prefixes that jemalloc has in this file.
+    prefixes: Vec<String>,
 }
 
-fn is_operator(name: &str) -> bool {
-    name.starts_with("_Z")
-}
+impl Allocators {
+    /// `names` are the functions of the file.
+    pub fn of<'a>(names: impl Iterator<Item = &'a str>) -> Allocators {
+        let marks = names.filter_map(Jemalloc::split).filter(|(prefix, base)| Jemalloc::is_mark(prefix, base));
+        let mut prefixes: Vec<String> = marks.map(|(prefix, _)| prefix.to_owned()).collect();
+        prefixes.sort();
+        prefixes.dedup();
+        Allocators { prefixes }
+    }
 
-/// Returns the name of the variant of a throwing operator that returns null instead.
-pub fn nothrow_of(name: &str) -> Option<String> {
-    matches!(find(name)?.shim, Shim::New | Shim::NewAligned).then(|| format!("{name}RKSt9nothrow_t"))
+    pub fn find(&self, name: &str) -> Option<Wanted> {
+        if let Some((_, shim)) = FORBIDDING.iter().find(|(known, _)| *known == name) {
+            let meaning = Entry::NONE.meaning;
+            let group = (Family::Libc, String::new());
+            return Some(Wanted { shim: *shim, plain: None, is_malloc: false, is_main_free: false, meaning, group });
+        }
+        let known = allocators::find(name).or_else(|| {
+            let (prefix, base) = Jemalloc::split(name)?;
+            self.prefixes.iter().any(|known| known == prefix).then(|| Jemalloc::find(prefix, base))?
+        })?;
+        let shim = match known.meaning.effect {
+            Effect::Allocate | Effect::Out | Effect::Text => Shim::Allocate,
+            Effect::New => Shim::New,
+            // They throw, and have no variant that does not.
+            Effect::SizeReturning => return None,
+            Effect::Resize if name.starts_with("mi_new_") => return None,
+            Effect::Resize | Effect::ResizeOrFree | Effect::InPlace | Effect::Expand => Shim::Resize,
+            Effect::Free => Shim::CarefulFree,
+        };
+        let plain = match name {
+            "malloc" => Some(Shim::Malloc),
+            "free" => Some(Shim::Free),
+            _ => None,
+        };
+        let base = if known.family == Family::Mimalloc { name.strip_prefix("mi_").unwrap_or(name) } else { known.base };
+        Some(Wanted {
+            shim,
+            plain,
+            is_malloc: base == "malloc",
+            is_main_free: base == "free",
+            meaning: known.meaning,
+            group: (known.family, known.prefix.to_owned()),
+        })
+    }
 }
 
 /// Returns true if a symbol with this name is needed.
 pub fn is_wanted(name: &[u8]) -> bool {
-    // This is called for every symbol of large programs. Most names are too long.
-    if name.len() > LONGEST {
-        return false;
-    }
     let Ok(name) = std::str::from_utf8(name) else { return false };
-    find(name).is_some() || CACHES.contains(&name) || SANITIZERS.iter().any(|(symbol, ..)| *symbol == name)
+    allocators::may_be_known(name)
+        || CACHES.contains(&name)
+        || FORBIDDING.iter().any(|(known, _)| *known == name)
+        || SANITIZERS.iter().any(|(symbol, ..)| *symbol == name)
 }
 
 /// Returns the sanitizer or tool that a program runs under if it has this file.
@@ -100,19 +117,20 @@ mod tests {
 
     #[test]
     fn names_are_known() {
-        let shim = |name| find(name).map(|wanted| wanted.shim);
-        assert_eq!(find("malloc").unwrap().plain, Some(Shim::Malloc));
-        assert_eq!(
-            find("je_malloc").unwrap(),
-            Wanted { shim: Shim::Size0, plain: None, is_malloc: true, is_free: false }
-        );
-        assert_eq!(shim("_rjem_sdallocx"), Some(Shim::CarefulFree));
-        assert_eq!(shim("mi_zalloc_aligned"), Some(Shim::Size0));
-        assert_eq!(shim("zalloc"), None);
-        assert_eq!((shim("_Znwm"), shim("_ZnamSt11align_val_t")), (Some(Shim::New), Some(Shim::NewAligned)));
-        assert_eq!(shim("_ZdaPvm"), Some(Shim::CarefulFree));
-        assert_eq!(nothrow_of("_Znam").as_deref(), Some("_ZnamRKSt9nothrow_t"));
-        assert_eq!(nothrow_of("_ZnamRKSt9nothrow_t"), None);
+        let names = ["_rjem_mallocx", "_rjem_sdallocx", "x_malloc", "x_free", "duck_malloc", "duck_mallctl"];
+        let allocators = Allocators::of(names.into_iter());
+        let shim = |name| allocators.find(name).map(|wanted| wanted.shim);
+        let malloc = allocators.find("malloc").unwrap();
+        assert!(malloc.is_malloc && malloc.plain == Some(Shim::Malloc));
+        let other = allocators.find("duck_malloc").unwrap();
+        assert_eq!((other.plain, other.is_malloc, other.group), (None, true, (Family::Jemalloc, "duck_".to_owned())));
+        assert_eq!((shim("x_malloc"), shim("x_free"), shim("_rjem_free")), (None, None, Some(Shim::CarefulFree)));
+        assert_eq!((shim("_rjem_sdallocx"), shim("_rjem_xallocx")), (Some(Shim::CarefulFree), Some(Shim::Resize)));
+        assert_eq!((shim("mi_zalloc_aligned"), shim("mi_strdup")), (Some(Shim::Allocate), Some(Shim::Allocate)));
+        assert!(allocators.find("mi_free").unwrap().is_main_free && allocators.find("rpfree").unwrap().is_main_free);
+        assert_eq!((shim("zalloc"), shim("__size_returning_new"), shim("mi_new_realloc")), (None, None, None));
+        assert_eq!((shim("_Znwm"), shim("_ZnamSt11align_val_t")), (Some(Shim::New), Some(Shim::New)));
+        assert_eq!((shim("_ZdaPvm"), shim("prctl")), (Some(Shim::CarefulFree), Some(Shim::Prctl)));
         assert!(!is_wanted(b"main") && is_wanted(b"__asan_init"));
     }
 }

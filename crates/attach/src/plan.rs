@@ -4,7 +4,7 @@
 //! is made while the target runs, so every byte is compared again before it is changed. A function that cannot be
 //! hooked is left out and named in a note. If malloc or free of a module cannot be hooked, nothing of that module is
 //! hooked: without one of them, every block would be missing or look leaked.
-use crate::candidates::{Candidate, Look, drop_forwarders, drop_passed_on};
+use crate::candidates::{Candidate, Look, drop_forwarders, drop_passed_on, keep_allocators};
 use crate::code::Site;
 use crate::error::Refusal;
 use crate::files::{Object, Symbols};
@@ -15,8 +15,8 @@ use crate::maps::Maps;
 use crate::memory::Memory;
 use crate::process::Process;
 use crate::unwind::UnwindTable;
-use capture::entry::{INTERNAL, Range, Shim};
-use capture::hooks::without_prefix;
+use capture::allocators::{self, Meaning};
+use capture::entry::{Entry, INTERNAL, Range, Shim};
 
 /// One function that will be hooked.
 #[derive(Clone, Debug)]
@@ -26,9 +26,20 @@ pub struct Planned {
     pub shim: Shim,
     pub way: Way,
     pub module: Range,
-    /// For a throwing `operator new`: the index in the plan of the variant that returns null.
-    pub nothrow: Option<usize>,
+    pub meaning: Meaning,
+    /// For a function that throws, such as `operator new`: the variant that returns null.
+    pub nothrow: Nothrow,
     pub internal: [u64; INTERNAL],
+}
+
+/// The variant of a throwing function that returns null.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nothrow {
+    None,
+    /// It is hooked too, and this is its index in the plan.
+    Planned(usize),
+    /// It is at this address and is not changed.
+    Unchanged(u64),
 }
 
 /// How a function is hooked.
@@ -128,25 +139,34 @@ impl Plan {
         if let Some((function, why)) = self.drop_unreachable(object, &mut candidates) {
             return Err(Refusal::NotPatchable { function, module: object.path.clone(), why });
         }
-        let has = |wanted: fn(&Candidate) -> bool| candidates.iter().any(wanted);
-        if !has(|candidate| candidate.wanted.is_malloc) || !has(|candidate| candidate.wanted.is_free) {
+        keep_allocators(&mut candidates);
+        if candidates.is_empty() {
             return Ok(());
         }
+        let nothrow_forms = nothrow_forms(&symbols, &candidates);
         drop_forwarders(&mut candidates);
         self.notes.extend(note_imports(object, &candidates));
         let internal = internal_frees(object, &symbols, &candidates, maps, memory, is_glibc);
         let first = self.entries.len();
         for candidate in &candidates {
-            let Wanted { mut shim, plain, .. } = candidate.wanted;
-            // Compared by address, because a function with several names is a candidate under only one of them.
-            let nothrow_at = hooked_functions::nothrow_of(&candidate.function.name);
-            let nothrow_at = nothrow_at.and_then(|name| symbols.find(&name)).map(|function| function.at);
-            let nothrow = candidates.iter().position(|other| Some(other.function.at) == nothrow_at);
-            if nothrow_at == Some(candidate.function.at) {
-                // If both variants are the same function, it cannot throw.
-                shim = Shim::Size0;
+            let Wanted { mut shim, plain, meaning, .. } = candidate.wanted;
+            let mut nothrow = Nothrow::None;
+            if shim == Shim::New {
+                let form = nothrow_forms.iter().find(|(at, _)| *at == candidate.function.at).map(|(_, form)| *form);
+                let index = candidates.iter().position(|other| Some(other.function.at) == form);
+                nothrow = match (form, index) {
+                    // If both variants are the same function, it cannot throw.
+                    (Some(at), _) if at == candidate.function.at => {
+                        shim = Shim::Allocate;
+                        Nothrow::None
+                    }
+                    (Some(_), Some(index)) => Nothrow::Planned(first + index),
+                    // It was left out, because it leads to another hooked function.
+                    (Some(at), None) => Nothrow::Unchanged(at),
+                    (None, _) => Nothrow::None,
+                };
             }
-            if matches!(shim, Shim::New | Shim::NewAligned) && nothrow.is_none() {
+            if shim == Shim::New && nothrow == Nothrow::None {
                 let name = &candidate.function.name;
                 self.notes
                     .push(format!("{name} of {} is not recorded: it has no form that does not throw", object.name()));
@@ -158,8 +178,9 @@ impl Plan {
                 shim: plain.filter(|plain| is_glibc && (is_only || *plain != Shim::Free)).unwrap_or(shim),
                 way: candidate.site.clone().map_or(Way::Imports, Way::Entry),
                 module: Range { start: object.start, end: object.end },
-                nothrow: nothrow.filter(|_| matches!(shim, Shim::New | Shim::NewAligned)).map(|index| first + index),
-                internal: if candidate.wanted.is_free { internal } else { [0; INTERNAL] },
+                meaning,
+                nothrow,
+                internal: if candidate.wanted.meaning.is_free() { internal } else { [0; INTERNAL] },
             });
         }
         Ok(())
@@ -182,7 +203,7 @@ impl Plan {
             }
             if candidate.forwards_to.is_some_and(|to| patched.contains(&to)) {
                 // It only jumps to a function that is patched, whose hook sees all of its calls.
-            } else if is_for_every_block(&function.name, &names) {
+            } else if is_for_every_block(&candidate.wanted, &function.name, &names) {
                 if failed.is_none() || candidate.wanted.is_malloc {
                     failed = Some((function.name.clone(), why));
                 }
@@ -201,9 +222,22 @@ impl Plan {
 /// Returns true for malloc and free, the functions that programs call for every block. `names` are those of the file's
 /// functions. A name with an allocator's prefix counts only if the file does not have it without the prefix: programs
 /// use the plain name then.
-fn is_for_every_block(name: &str, names: &[String]) -> bool {
-    let plain = without_prefix(name);
-    matches!(plain, "malloc" | "free") && (name == plain || !names.iter().any(|other| other == plain))
+fn is_for_every_block(wanted: &Wanted, name: &str, names: &[String]) -> bool {
+    let plain = if wanted.is_malloc { "malloc" } else { "free" };
+    (wanted.is_malloc || wanted.is_main_free) && (name == plain || !names.iter().any(|other| other == plain))
+}
+
+/// For each function that throws, returns its address and that of the variant that returns null.
+fn nothrow_forms(symbols: &Symbols, candidates: &[Candidate]) -> Vec<(u64, u64)> {
+    let mut forms = Vec::new();
+    for candidate in candidates.iter().filter(|candidate| candidate.wanted.shim == Shim::New) {
+        // A function may have several names, of which the candidate has one. Any of them may have the variant.
+        let names = symbols.functions.iter().filter(|function| function.at == candidate.function.at);
+        let wanted = names.filter_map(|function| allocators::nothrow_of(&function.name));
+        let is_one = |name: allocators::NothrowName<'_>| symbols.functions.iter().find(|other| name.is(&other.name));
+        forms.extend(wanted.filter_map(is_one).next().map(|form| (candidate.function.at, form.at)));
+    }
+    forms
 }
 
 /// Returns a note for the user about functions that are hooked through imports, if there are any.
@@ -225,9 +259,14 @@ fn note_imports(object: &Object, candidates: &[Candidate]) -> Option<String> {
 }
 
 impl Planned {
-    /// Returns false for a throwing `operator new` without the variant that returns null. It cannot be recorded.
-    pub const fn is_possible(&self) -> bool {
-        !matches!(self.shim, Shim::New | Shim::NewAligned) || self.nothrow.is_some()
+    /// Returns false for a function that throws and has no variant that returns null. It cannot be recorded.
+    pub fn is_possible(&self) -> bool {
+        self.shim != Shim::New || self.nothrow != Nothrow::None
+    }
+
+    /// The entry for the function. `real` is where it is called, and `nothrow` where its variant is called.
+    pub const fn entry(&self, real: u64, nothrow: u64) -> Entry {
+        Entry { real, nothrow, module: self.module, internal: self.internal, meaning: self.meaning }
     }
 }
 
@@ -278,7 +317,8 @@ mod tests {
     fn malloc_and_free_are_called_for_every_block() {
         let is_needed = |name: &str, names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            is_for_every_block(name, &names)
+            let allocators = hooked_functions::Allocators::of(names.iter().map(String::as_str));
+            is_for_every_block(&allocators.find(name).unwrap(), name, &names)
         };
         let both = ["malloc", "free", "cfree", "sdallocx", "je_malloc", "je_free"];
         assert!(is_needed("malloc", &both) && is_needed("free", &both));

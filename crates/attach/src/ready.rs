@@ -9,9 +9,9 @@ use crate::error::Refusal;
 use crate::image::CoreAddresses;
 use crate::journal::{Journal, Patch, Redirect};
 use crate::loader::Loader;
-use crate::plan::{Plan, Planned, Way};
+use crate::plan::{Nothrow, Plan, Planned, Way};
 use crate::slots::{self, SLOT, Slot};
-use capture::entry::{Entry, Range, Shim};
+use capture::entry::{Range, Shim};
 
 /// A patch that is ready to be written.
 #[derive(Clone, Debug)]
@@ -52,11 +52,19 @@ pub fn write_slots(
     let Written { mut ready, mut hooks } = Written::default();
     // The variants that do not throw come first, because the throwing ones refer to them.
     let mut order: Vec<usize> = (0..plan.entries.len()).collect();
-    order.sort_by_key(|index| plan.entries.get(*index).is_some_and(|entry| entry.nothrow.is_some()));
+    order.sort_by_key(|index| plan.entries.get(*index).is_some_and(|entry| entry.nothrow != Nothrow::None));
     let mut moved_at = vec![0; plan.entries.len()];
     for index in order {
         let Some(planned) = plan.entries.get(index).filter(|planned| planned.is_possible()) else { continue };
-        let nothrow = planned.nothrow.and_then(|other| moved_at.get(other).copied()).unwrap_or(0);
+        let nothrow = match planned.nothrow {
+            Nothrow::None => 0,
+            Nothrow::Planned(other) => moved_at.get(other).copied().unwrap_or(0),
+            Nothrow::Unchanged(at) => at,
+        };
+        if planned.nothrow != Nothrow::None && nothrow == 0 {
+            notes.push(format!("{} is not recorded: its form that does not throw cannot be called", planned.name));
+            continue;
+        }
         let made = match &planned.way {
             Way::Entry(site) => write_slot(checked, journal, places, planned, site, nothrow).map(|made| {
                 let moved = made.moved;
@@ -115,7 +123,7 @@ fn write_slot(
     nothrow: u64,
 ) -> Result<Ready, NoSlot> {
     let shim_at = places.shims.get(planned.shim as usize).copied().unwrap_or(0);
-    let entry = Entry { real: 0, nothrow, module: planned.module, internal: planned.internal };
+    let entry = planned.entry(0, nothrow);
     let make = |at: u64| Slot::new(at, site, planned.shim, shim_at, entry).map_err(NoSlot::Why);
     // A slot that an earlier attach made for the same code is used again, if its bytes are those that we would write.
     let old = journal.patches.iter().find(|patch| patch.at == site.at && patch.original == site.original);
@@ -150,7 +158,7 @@ fn import_slot(
     nothrow: u64,
 ) -> Result<u64, NoSlot> {
     let shim_at = places.shims.get(planned.shim as usize).copied().unwrap_or(0);
-    let entry = Entry { real: planned.at, nothrow, module: planned.module, internal: planned.internal };
+    let entry = planned.entry(planned.at, nothrow);
     let make = |at: u64| Slot::for_import(at, planned.shim, shim_at, entry);
     let old = journal.imports.iter().find(|import| import.function == planned.at).map(|import| make(import.slot));
     if let Some(slot) = old {
@@ -205,4 +213,4 @@ fn loader_slot(
 
 /// `CoreAddresses::shims` is indexed by `Shim as usize`, so `CoreTable::shims` in the capture library must have the
 /// same order. If this fails, a shim was added: check that both have it at the same place.
-const _: () = assert!(Shim::COUNT == 13);
+const _: () = assert!(Shim::COUNT == 8);

@@ -5,12 +5,13 @@
 //! before:      push [entry's address] ; call [shim] ; lea rsp, [rsp + 8] ; displaced instructions ; jmp back
 //! imported:    endbr64, then one of the lines above, with jmp [function] in place of the displaced instructions
 //! loader:      jmp [the address at 128]
-//!              128: entry's address | shim's address | 144: Entry (64 bytes)
+//!              128: entry's address | shim's address | 144: Entry (72 bytes)
 //! ```
 //! The slot of a freeing function calls the shim before the function (`before`). For the others, the shim calls it.
 //! Must hold: a slot is complete before a patch leads to it, and is never changed or freed afterwards.
 use crate::code::Site;
 use crate::maps::Maps;
+use capture::allocators::Meaning;
 use capture::entry::{Entry, Shim};
 
 pub const SLOT: u64 = 256;
@@ -68,7 +69,11 @@ fn finish(code: &mut Vec<u8>, at: u64, shim_at: u64, entry: Entry) {
     let words = [at + ENTRY, shim_at, entry.real, entry.nothrow, entry.module.start, entry.module.end];
     code.resize(DATA as usize, 0xcc);
     code.extend(words.iter().chain(&entry.internal).flat_map(|word| word.to_le_bytes()));
+    let Meaning { effect, size, count, block } = entry.meaning;
+    code.extend([effect as u8, size, count, block, 0, 0, 0, 0]);
 }
+
+const _: () = assert!(size_of::<Entry>() == 72 && ENTRY + 72 <= SLOT);
 
 impl Slot {
     /// Makes the slot for a patched function. Fills in `entry.real`.
@@ -139,15 +144,18 @@ pub fn places(maps: &Maps, length: u64, start: u64, end: u64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use capture::allocators::{self, Effect};
     use capture::entry::Range;
 
     #[test]
     fn a_slot_is_as_drawn() {
         let site = Site::find(0x10_0000, b"\x53\x48\x89\xfb\x48\x83\xec\x10\xc3", 9).unwrap();
-        let entry = Entry { real: 0, nothrow: 7, module: Range { start: 1, end: 2 }, internal: [3, 4, 5, 6] };
-        let slot = Slot::new(0x20_0000, &site, Shim::Size0, 0x1234, entry).unwrap();
+        let meaning = allocators::find("sn_rust_realloc").unwrap().meaning;
+        let entry = Entry { real: 0, nothrow: 7, module: Range { start: 1, end: 2 }, internal: [3, 4, 5, 6], meaning };
+        let slot = Slot::new(0x20_0000, &site, Shim::Allocate, 0x1234, entry).unwrap();
         let word = |at: usize| u64::from_le_bytes(slot.bytes[at..at + 8].try_into().unwrap());
-        assert_eq!(slot.bytes.len() as u64, ENTRY + 64);
+        assert_eq!(slot.bytes.len() as u64, ENTRY + 72);
+        assert_eq!(slot.bytes[208..], [Effect::Resize as u8, 3, 255, 0, 0, 0, 0, 0]);
         assert_eq!((word(128), word(136)), (0x20_0000 + 144, 0x1234));
         assert_eq!((word(144), word(152), word(160), word(200)), (0x20_0010, 7, 1, 6));
         assert_eq!(slot.bytes[..6], [0xff, 0x35, 122, 0, 0, 0]);
@@ -159,15 +167,15 @@ mod tests {
 
     #[test]
     fn a_slot_for_imports_leads_to_the_function_itself() {
-        let entry = Entry { real: 0x12_3456, nothrow: 0, module: Range { start: 1, end: 2 }, internal: [0; 4] };
+        let entry = Entry { real: 0x12_3456, module: Range { start: 1, end: 2 }, ..Entry::NONE };
         let word = |slot: &Slot, at: usize| u64::from_le_bytes(slot.bytes[at..at + 8].try_into().unwrap());
-        let slot = Slot::for_import(0x20_0000, Shim::Size0, 0x1234, entry);
+        let slot = Slot::for_import(0x20_0000, Shim::Allocate, 0x1234, entry);
         assert_eq!((word(&slot, 128), word(&slot, 136), word(&slot, 144)), (0x20_0090, 0x1234, 0x12_3456));
         assert_eq!(slot.bytes[..16], *b"\xf3\x0f\x1e\xfa\xff\x35\x76\0\0\0\xff\x25\x78\0\0\0");
         let free = Slot::for_import(0x20_0000, Shim::Free, 0x1234, entry);
         // The jump after the call of the shim. Its operand is the first word of the entry.
         assert_eq!(free.bytes[21..27], *b"\xff\x25\x75\0\0\0");
-        assert_eq!((free.moved, free.bytes.len() as u64), (0x12_3456, ENTRY + 64));
+        assert_eq!((free.moved, free.bytes.len() as u64), (0x12_3456, ENTRY + 72));
     }
 
     #[test]

@@ -10,15 +10,16 @@
 //! written jumps to one or calls one, with the address of its entry pushed as above. The slot and the entry stay
 //! mapped as long as this library.
 use crate::sandbox::check_result;
-use crate::shims::{after_out_result, product};
 use capture::context::{Context, Next};
 use capture::core::{AttachBlock, CORE};
 use capture::entry::{CoreTable, Entry};
-use capture::events::{self, attached};
+use capture::events::attached::{self, Call};
+use capture::events;
 use capture::loader::heaptrack_loader_entry;
 use capture::sandbox::{PR_SET_SECCOMP, PR_SET_TSC, SYS_PRCTL, SYS_SECCOMP, before_prctl, before_syscall, returned};
 use capture::{load_registers, pop_registers, push_registers, run_next_parts, store_registers};
 use core::arch::naked_asm;
+use core::mem::offset_of;
 
 #[unsafe(no_mangle)]
 #[used]
@@ -30,15 +31,10 @@ static heaptrack_core_table: CoreTable = CoreTable {
     shims: [
         malloc_entry,
         free_entry,
-        size0_entry,
-        size1_entry,
-        product_entry,
-        out_entry,
-        resize1_entry,
-        resize_product_entry,
+        allocate_entry,
+        resize_entry,
         careful_free_entry,
         new_entry,
-        new_aligned_entry,
         prctl_entry,
         syscall_entry,
     ],
@@ -49,44 +45,46 @@ extern "C" fn after_malloc(context: &mut Context) -> Next {
     events::allocated(context, context.result, context.arguments[0])
 }
 
-extern "C" fn before(context: &mut Context, entry: &Entry) {
-    attached::before(context, entry);
+extern "C" fn before(call: &mut Call, entry: &Entry) {
+    attached::before(call, entry);
 }
 
-extern "C" fn after_size0(context: &mut Context) -> Next {
-    attached::after(context, context.result, context.arguments[0])
+extern "C" fn after(call: &mut Call, entry: &Entry) -> Next {
+    attached::after(call, entry)
 }
 
-extern "C" fn after_size1(context: &mut Context) -> Next {
-    attached::after(context, context.result, context.arguments[1])
+extern "C" fn during_resize(call: &mut Call, entry: &Entry) -> Next {
+    attached::reallocate(call, entry)
 }
 
-extern "C" fn after_product(context: &mut Context) -> Next {
-    attached::after(context, context.result, product(context))
-}
+/// Any byte serves as a `std::nothrow_t`.
+static NOTHROW: u8 = 0;
 
-extern "C" fn after_out(context: &mut Context) -> Next {
-    attached::after(context, after_out_result(context), context.arguments[2])
-}
-
-extern "C" fn during_resize1(context: &mut Context, entry: &Entry) -> Next {
-    attached::reallocate(context, entry, context.arguments[1])
-}
-
-extern "C" fn during_resize_product(context: &mut Context, entry: &Entry) -> Next {
-    // For a product that is too large, the real function fails and the block is unchanged.
-    match context.arguments[1].checked_mul(context.arguments[2]) {
-        Some(size) => attached::reallocate(context, entry, size),
-        None => attached::call_real(context, entry),
-    }
+/// Calls the variant of a throwing function that returns null instead. It has one more argument.
+extern "C" fn call_nothrow(call: &mut Call, entry: &Entry) -> Next {
+    type Function = extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64;
+    attached::before(call, entry);
+    let [a, b, c, d, e, _] = call.arguments;
+    let tag = &raw const NOTHROW as u64;
+    let with_tag = match entry.meaning.block {
+        1 => [a, tag, b, c, d, e],
+        2 => [a, b, tag, c, d, e],
+        _ => [a, b, c, tag, d, e],
+    };
+    // SAFETY: the profiler has written the address of the variant's own code into `nothrow`; it plans no function of
+    // this kind without one. The variant takes six words at most; the C ABI ignores the others.
+    let function: Function = unsafe { core::mem::transmute(entry.nothrow) };
+    let [a, b, c, d, e, f] = with_tag;
+    call.result = function(a, b, c, d, e, f);
+    attached::after(call, entry)
 }
 
 extern "C" fn before_free(address: u64, cfa: u64, entry: &Entry) {
     attached::freeing(address, cfa, entry);
 }
 
-extern "C" fn before_careful_free(address: u64, cfa: u64, entry: &Entry) {
-    attached::freeing_carefully(address, cfa, entry);
+extern "C" fn before_careful_free(first: u64, second: u64, cfa: u64, entry: &Entry) {
+    attached::freeing_carefully(first, second, cfa, entry);
 }
 
 /// Makes the context. From here on, rbx holds the address of the entry.
@@ -101,19 +99,21 @@ macro_rules! save {
     };
 }
 
-/// Saves the caller-saved registers below the context. By the ABI a function may change them, but a caller that was
-/// compiled together with the patched function may rely on their values.
+/// Makes a [`Call`] around the context. By the ABI a function may change the registers that are saved here, but a caller
+/// that was compiled together with the patched function may rely on their values.
 macro_rules! save_more {
     () => {
-        concat!("sub rsp, 64\n", store_registers!(0 rcx, 8 rdx, 16 rsi, 24 rdi, 32 r8, 40 r9, 48 r10, 56 r11))
+        concat!("sub rsp, 96\n", store_registers!(0 rdi, 8 rsi, 16 rdx, 24 rcx, 32 r8, 40 r9, 48 r10, 56 r11))
     };
 }
 
 macro_rules! restore_more {
     () => {
-        load_registers!(0 rcx, 8 rdx, 16 rsi, 24 rdi, 32 r8, 40 r9, 48 r10, 56 r11)
+        load_registers!(0 rdi, 8 rsi, 16 rdx, 24 rcx, 32 r8, 40 r9, 48 r10, 56 r11)
     };
 }
+
+const _: () = assert!(Call::SAVED == 96 && offset_of!(Call, result) == 64 && offset_of!(Call, context) == 96);
 
 /// The shim of glibc's malloc.
 ///
@@ -137,7 +137,7 @@ unsafe extern "C" fn malloc_entry() {
     )
 }
 
-/// Defines a shim that makes a context, runs `$body`, which returns the next part in rax, runs all next parts, runs
+/// Defines a shim that makes a [`Call`], runs `$body`, which returns the next part in rax, runs all next parts, runs
 /// `$end`, and returns the result.
 macro_rules! careful {
     ($name:ident, [$($body:tt)*], [$($end:tt)*], $($operands:tt)*) => {
@@ -149,15 +149,15 @@ macro_rules! careful {
                 "endbr64",
                 save!(),
                 save_more!(),
-                "lea rdi, [rsp + 64]",
+                "mov rdi, rsp",
                 "mov rsi, rbx",
                 $($body)*
-                run_next_parts!("lea rdi, [rsp + 64]"),
+                run_next_parts!("lea rdi, [rsp + 96]"),
                 restore_more!(),
                 $($end)*
                 "mov rax, [rsp + 64]",
-                "mov rbx, [rsp + 136]",
-                "add rsp, 152",
+                "mov rbx, [rsp + 168]",
+                "add rsp, 184",
                 "ret",
                 $($operands)*
             )
@@ -165,69 +165,41 @@ macro_rules! careful {
     };
 }
 
-/// Defines a shim that calls `before`, then `$call`, which loads the arguments from the context and calls the function,
-/// and then `$after`.
-macro_rules! calling {
-    ($name:ident, [$($call:tt)*], [$($end:tt)*], $after:ident, $($operands:tt)*) => {
-        careful!(
-            $name,
-            ["call {before}", $($call)* "mov [rsp + 64], rax", "lea rdi, [rsp + 64]", "call {after}",],
-            [$($end)*],
-            before = sym before,
-            after = sym $after,
-            $($operands)*
-        );
-    };
-}
+careful!(
+    allocate_entry,
+    [
+        "call {before}",
+        load_registers!(0 rdi, 8 rsi, 16 rdx, 24 rcx, 32 r8, 40 r9),
+        "call [rbx]",
+        "mov [rsp + 64], rax",
+        "mov rdi, rsp",
+        "mov rsi, rbx",
+        "call {after}",
+    ],
+    [],
+    before = sym before,
+    after = sym after,
+);
 
-macro_rules! allocating {
-    ($name:ident, $after:ident) => {
-        calling!($name, [load_registers!(72 rdi, 80 rsi, 88 rdx), "call [rbx]",], [], $after,);
-    };
-}
+careful!(resize_entry, ["call {during}",], [], during = sym during_resize,);
 
-allocating!(size0_entry, after_size0);
-allocating!(size1_entry, after_size1);
-allocating!(product_entry, after_product);
-allocating!(out_entry, after_out);
-
-macro_rules! resizing {
-    ($name:ident, $during:ident) => {
-        careful!($name, ["call {during}",], [], during = sym $during,);
-    };
-}
-
-resizing!(resize1_entry, during_resize1);
-resizing!(resize_product_entry, during_resize_product);
-
-/// Any byte serves as a `std::nothrow_t`.
-static NOTHROW: u8 = 0;
-
-/// A throwing `operator new`. An exception cannot pass our frames. So the shim calls the variant that returns null
-/// instead. If it does return null, the shim restores the registers and the stack and jumps to the throwing function,
-/// so that none of our frames is left.
-macro_rules! throwing {
-    ($name:ident, $tag:literal, $last:literal) => {
-        calling!(
-            $name,
-            ["mov rdi, [rsp + 72]", $tag, $last, "call [rbx + 8]",],
-            [
-                "cmp qword ptr [rsp + 64], 0",
-                "jne 4f",
-                "mov r11, [rbx]",
-                "mov rbx, [rsp + 136]",
-                "add rsp, 152",
-                "jmp r11",
-                "4:",
-            ],
-            after_size0,
-            nothrow = sym NOTHROW,
-        );
-    };
-}
-
-throwing!(new_entry, "lea rsi, [rip + {nothrow}]", "");
-throwing!(new_aligned_entry, "mov rsi, [rsp + 80]", "lea rdx, [rip + {nothrow}]");
+// A function that throws. An exception cannot pass our frames. So the shim calls the variant that returns null
+// instead. If it does return null, the shim restores the registers and the stack and jumps to the throwing function,
+// so that none of our frames is left.
+careful!(
+    new_entry,
+    ["call {during}",],
+    [
+        "cmp qword ptr [rsp + 64], 0",
+        "jne 4f",
+        "mov r11, [rbx]",
+        "mov rbx, [rsp + 168]",
+        "add rsp, 184",
+        "jmp r11",
+        "4:",
+    ],
+    during = sym call_nothrow,
+);
 
 /// The slot calls this before the displaced instructions.
 ///
@@ -297,8 +269,8 @@ unsafe extern "C" fn careful_free_entry() {
     naked_asm!(
         "endbr64",
         push_registers!(rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11),
-        "lea rsi, [rsp + 96]",
-        "mov rdx, [rsp + 80]",
+        "lea rdx, [rsp + 96]",
+        "mov rcx, [rsp + 80]",
         "call {before}",
         pop_registers!(r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax),
         "ret",

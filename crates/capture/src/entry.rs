@@ -11,6 +11,7 @@
 //! ```
 //!
 //! Must hold: an [`Entry`] and its slot are never changed or unmapped once a patch leads to them.
+use crate::allocators::{Effect, Meaning};
 use crate::core::Core;
 
 /// Addresses `[start, end)`.
@@ -72,6 +73,18 @@ pub struct Entry {
     /// The module that the function is in.
     pub module: Range,
     pub internal: [u64; INTERNAL],
+    pub meaning: Meaning,
+}
+
+impl Entry {
+    /// The entry of no function.
+    pub const NONE: Entry = Entry {
+        real: 0,
+        nothrow: 0,
+        module: Range::NONE,
+        internal: [0; INTERNAL],
+        meaning: Meaning { effect: Effect::Allocate, size: 0, count: Meaning::NONE, block: Meaning::NONE },
+    };
 }
 
 macro_rules! shims {
@@ -96,12 +109,12 @@ shims! {
     /// glibc's own malloc and free. They call no other patched function, and their callers follow the ABI.
     Malloc,
     Free,
-    /// All other functions. If a patched function calls another one, that call is not recorded. All registers except
-    /// the result's are kept, because a caller that was compiled together with the function may rely on that.
-    Size0, Size1, Product, Out, Resize1, ResizeProduct, CarefulFree,
-    /// A throwing `operator new`, without and with an alignment.
+    /// All other functions, by what they do; `Entry::meaning` says with which arguments. If a patched function calls
+    /// another one, that call is not recorded. All registers except the result's are kept, because a caller that was
+    /// compiled together with the function may rely on that.
+    Allocate, Resize, CarefulFree,
+    /// A function that throws instead of returning null, such as `operator new`.
     New,
-    NewAligned,
     /// libc's functions through which a program forbids system calls or the time stamp counter, see `sandbox.rs`.
     Prctl,
     Syscall,

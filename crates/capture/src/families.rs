@@ -17,7 +17,7 @@
 //! Must hold: a block is counted once, by the outermost hooked function. While a shim calls the allocator, the thread's
 //! guard is up, and calls that the allocator itself makes are not recorded (`events/families.rs`).
 use crate::elf::{Headers, LinkMap, Symbols};
-use crate::entry::{Entry, INTERNAL, Range};
+use crate::entry::{Entry, Range};
 use crate::hooks::{COUNT, FAMILY_COUNT, FAMILY_HOOKS, Family, NAMES};
 use crate::imports;
 use crate::modules::headers_of;
@@ -35,9 +35,7 @@ pub struct Entries(UnsafeCell<[Entry; FAMILY_COUNT]>);
 // later.
 unsafe impl Sync for Entries {}
 
-const NO_ENTRY: Entry = Entry { real: 0, nothrow: 0, module: Range::NONE, internal: [0; INTERNAL] };
-
-pub static ENTRIES: Entries = Entries(UnsafeCell::new([NO_ENTRY; FAMILY_COUNT]));
+pub static ENTRIES: Entries = Entries(UnsafeCell::new([Entry::NONE; FAMILY_COUNT]));
 
 /// Where this library is, once something is enabled.
 static OWN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
@@ -116,7 +114,7 @@ pub unsafe fn enable(first: *const LinkMap, program: Headers, ourselves: u64) ->
     // SAFETY: the caller promises that `first` is the loader's list and stable.
     let Some((own, range)) = (unsafe { find_own(first, ourselves) }) else { return true };
     // SAFETY: `own` is an entry of the stable list, so `own.next` is the rest of it.
-    let present = Family::ALL.map(|family| unsafe { is_present(own.next, family) });
+    let present = Family::EXPORTED.map(|family| unsafe { is_present(own.next, family) });
     if !present.contains(&true) {
         return true;
     }
@@ -126,7 +124,9 @@ pub unsafe fn enable(first: *const LinkMap, program: Headers, ourselves: u64) ->
     let Some(symbols) = (unsafe { Symbols::of(own) }) else { return false };
     let patcher = Patcher::open();
     let mut is_whole = true;
-    for (i, hook) in FAMILY_HOOKS.iter().enumerate().filter(|(_, hook)| present[hook.family as usize]) {
+    for (i, hook) in
+        FAMILY_HOOKS.iter().enumerate().filter(|(_, hook)| present.get(hook.family as usize) == Some(&true))
+    {
         // SAFETY: `own` is an entry of the stable list, so `own.next` is the rest of it.
         let Some(found) = (unsafe { find_in_allocator(own.next, program, hook.name, hook.family) }) else { continue };
         let Some(shim) = shim(i) else { return false };
@@ -246,7 +246,7 @@ unsafe fn find_in_allocator(first: *const LinkMap, program: Headers, name: &[u8]
         if let Some((symbols, real)) = symbols.and_then(|symbols| symbols.find(name).map(|at| (symbols, at))) {
             symbols.find(family.mark())?;
             let (start, end) = headers_of(m, program)?.bounds(m.bias)?;
-            return Some(Entry { real, module: Range { start, end }, ..NO_ENTRY });
+            return Some(Entry { real, module: Range { start, end }, ..Entry::NONE });
         }
         map = m.next;
     }

@@ -1,10 +1,12 @@
-//! The table of hooked functions. Everything else about them is generated from it: the exported shims, the look-up of
-//! the real functions, and the list of exports that the build checks. When heaptrack attaches, it patches functions of
-//! the same table, except for some kinds (`find` in `attach`'s `hooked_functions.rs`).
+//! The table of functions for which the capture library exports a shim. Everything else about them is generated from
+//! it: the shims, the look-up of the real functions, and the list of exports that the build checks. `allocators.rs` adds
+//! the functions that are only patched at their entry.
 //!
 //! It has two parts. The functions that nearly every libc has are exported, unless the program's libc lacks them. The
 //! functions that few modules define (C++'s operators, C23's variants of free, and what jemalloc, mimalloc and tcmalloc
 //! export besides malloc) are exported only if such a module is loaded. See [`crate::families`].
+
+pub use crate::allocators::Family;
 
 /// Calls `$then! { (NAME, name, Kind) ... }` with every function of libc that is hooked. `Kind` says what the
 /// arguments mean:
@@ -42,9 +44,7 @@ macro_rules! for_each_hook {
 /// - `ResizeOrFree`: like reallocf: as `Resize1`, but if the call fails, the block is freed.
 /// - `Text`: like strdup: the size is that of the string that is returned.
 ///
-/// To add a family, add its rows here, its variant to [`Family`] and [`Family::ALL`], and its function to
-/// [`Family::mark`]. If the names begin with a new prefix, add that to `PREFIXES`: when heaptrack attaches, it patches
-/// a module only if the module has a function that is called `malloc` without its prefix.
+/// To add a family, add its rows here or to `PATCHED` in `allocators.rs`, and its variant to [`Family`].
 #[macro_export]
 macro_rules! for_each_family_hook {
     ($then:ident) => {
@@ -177,36 +177,6 @@ pub enum Kind {
     Text,
 }
 
-/// The allocators whose functions are hooked wherever they are loaded. A family is present in a module that exports its
-/// [`Family::mark`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// C++'s `new` and `delete`, in a module that also exports malloc. Elsewhere they call malloc.
-    Operators,
-    /// C23's variants of free, which few versions of libc have.
-    SizedFrees,
-    Jemalloc,
-    Tcmalloc,
-    Mimalloc,
-}
-
-impl Family {
-    pub const ALL: [Family; 5] =
-        [Family::Operators, Family::SizedFrees, Family::Jemalloc, Family::Tcmalloc, Family::Mimalloc];
-
-    /// A module that defines functions of the family and exports this function has its own implementation of the
-    /// family.
-    pub const fn mark(self) -> &'static [u8] {
-        match self {
-            Family::Operators => b"malloc",
-            Family::SizedFrees => b"free_sized",
-            Family::Jemalloc => b"mallocx",
-            Family::Tcmalloc => b"tc_malloc",
-            Family::Mimalloc => b"mi_malloc",
-        }
-    }
-}
-
 macro_rules! names {
     ($(($upper:ident, $name:ident, $kind:ident))*) => {
         /// A hooked function of libc. The number is its index in `real::FUNCTIONS`.
@@ -253,45 +223,6 @@ pub struct Described {
 pub const COUNT: usize = NAMES.len();
 pub const FAMILY_COUNT: usize = FAMILY_HOOKS.len();
 
-/// Prefixes that allocators put before the names of libc and jemalloc when they are linked into a program.
-const PREFIXES: [&str; 6] = ["je_", "_rjem_", "tc_", "mi_", "rp", "_rust_je_"];
-
-pub fn without_prefix(name: &str) -> &str {
-    PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
-}
-
-pub fn has_prefix(name: &str) -> bool {
-    without_prefix(name).len() != name.len()
-}
-
-/// Returns what the function of that name does, or `None` if no table has it. A name of libc, of C23 or of jemalloc is
-/// also found with any of the `PREFIXES` before it.
-pub fn kind_of(name: &str) -> Option<Kind> {
-    let libc = |base: &str| NAMES.iter().position(|known| *known == base.as_bytes()).and_then(|index| KINDS.get(index));
-    let exact = FAMILY_HOOKS.iter().find(|hook| hook.name == name.as_bytes()).map(|hook| &hook.kind);
-    let base = without_prefix(name);
-    let may_have_prefix = |family: Family| matches!(family, Family::Jemalloc | Family::SizedFrees);
-    let other = || FAMILY_HOOKS.iter().find(|hook| may_have_prefix(hook.family) && hook.name == base.as_bytes());
-    exact.or_else(|| libc(base)).or_else(|| other().map(|hook| &hook.kind)).copied()
-}
-
-/// Functions that reveal an allocator which is part of a program or library and has function names of its own. Beside
-/// each function is the name by which the allocator is known.
-pub const FOREIGN: &[(&[u8], &str)] = &[
-    (b"_rjem_malloc", "jemalloc"),
-    (b"_rust_je_malloc", "jemalloc"),
-    (b"je_malloc", "jemalloc"),
-    (b"duckdb_je_malloc", "jemalloc"),
-    (b"mi_malloc", "mimalloc"),
-    (b"mi_malloc_aligned", "mimalloc"),
-    (b"tc_malloc", "tcmalloc"),
-    (b"rpmalloc", "rpmalloc"),
-    (b"rpaligned_alloc", "rpmalloc"),
-    (b"sn_malloc", "snmalloc"),
-    (b"sn_rust_alloc", "snmalloc"),
-    (b"scalable_malloc", "tbbmalloc"),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,23 +237,10 @@ mod tests {
 
     #[test]
     fn every_family_can_be_recognised_and_frees_what_it_allocates() {
-        for family in Family::ALL {
+        for family in Family::EXPORTED {
             let of = |kind: Kind| FAMILY_HOOKS.iter().any(|hook| hook.family == family && hook.kind == kind);
             // The blocks that C23's variants free come from malloc.
             assert!((of(Kind::Size0) || family == Family::SizedFrees) && of(Kind::Free), "{family:?}");
         }
-    }
-
-    #[test]
-    fn names_are_known_with_and_without_a_prefix() {
-        assert_eq!(kind_of("malloc"), Some(Kind::Size0));
-        assert_eq!(kind_of("je_aligned_alloc"), Some(Kind::Size1));
-        assert_eq!(kind_of("_rjem_sdallocx"), Some(Kind::Free));
-        assert_eq!(kind_of("_rjem_xallocx"), Some(Kind::InPlace));
-        assert_eq!((kind_of("free_sized"), kind_of("je_free_aligned_sized")), (Some(Kind::Free), Some(Kind::Free)));
-        assert_eq!(kind_of("mi_zalloc_aligned"), Some(Kind::Size0));
-        assert_eq!(kind_of("rpfree"), Some(Kind::Free));
-        assert_eq!(kind_of("_ZdaPvm"), Some(Kind::Free));
-        assert_eq!((kind_of("zalloc"), kind_of("strdup"), kind_of("tc_version")), (None, None, None));
     }
 }

@@ -11,6 +11,7 @@
 //! - **The program runs on** if anything goes wrong. Recording stops, or the loss is counted.
 #![cfg_attr(not(test), no_std)]
 
+pub mod allocators;
 pub mod api;
 mod assembly;
 pub mod cfi;

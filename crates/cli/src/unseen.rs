@@ -4,7 +4,7 @@
 //! Must hold: a reason is given only if the program has something that is known to allocate without our hooks.
 use crate::definitions::{self, Scope};
 use crate::program;
-use capture::hooks::{FOREIGN, has_prefix, without_prefix};
+use capture::allocators::FOREIGN;
 use channel::ModuleFlags;
 use collector::{Observed, Replaced};
 use format::{Module, Unseen};
@@ -53,17 +53,13 @@ fn of_module(module: &Module, observed: &Observed<'_>) -> Vec<Unseen> {
     if found.iter().any(|one| one.name == OURS) {
         return Vec::new();
     }
-    let is_program = observed.modules.first().is_some_and(|(first, _)| first.path == module.path);
-    let is_hooked = |defined: &definitions::Defined| {
-        let name = String::from_utf8_lossy(defined.name);
-        let may_be_patched = is_program || !defined.is_local;
-        let is_known = has_prefix(&name) && without_prefix(&name) == "malloc";
+    let is_hooked = || {
         // Modules that are loaded later are not patched. All modules that were there when we attached have the same
         // time.
         let was_there = observed.modules.first().is_some_and(|(first, _)| first.loaded_ns == module.loaded_ns);
-        observed.is_attached && may_be_patched && is_known && was_there
+        observed.is_attached && was_there
     };
-    let foreign = FOREIGN.iter().find(|(name, _)| found.iter().any(|one| one.name == *name && !is_hooked(one)));
+    let foreign = FOREIGN.iter().find(|(name, _)| found.iter().any(|one| one.name == *name && !is_hooked()));
     let is_python = found.iter().any(|one| one.name == PYTHON) && has_pools(observed);
     let foreign = foreign.map(|(name, family)| {
         let name = String::from_utf8_lossy(name);

@@ -3,12 +3,14 @@
 //! A function of an allocator may call another one that is patched too: musl's `calloc` calls `malloc`. Such a call is
 //! not the program's and must not be recorded. So while the outer function runs, the guard is up, and calls from the
 //! same module are ignored. A signal handler that allocates meanwhile is in another module, and is recorded.
-use super::entering::{AtWork, enter, leave};
+use super::entering::{AtWork, Entered, enter, leave};
 use super::realloc::{reallocated, resume};
+use crate::allocators::{Effect, Meaning};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use crate::entry::{Entry, Freed, Range};
 use crate::families;
+use crate::local::thread_pointer;
 use crate::resume_state::{GuardState, ResumeState};
 use channel::{Kind, encode_free};
 
@@ -32,73 +34,169 @@ pub fn is_inside(allocator: Range, cfa: u64) -> bool {
     allocator != Range::NONE && (allocator.holds(caller) || CORE.is_own(caller) || families::is_own(caller))
 }
 
+/// What the shim of a patched function saves on the stack. The fields are from the lowest address to the highest.
+#[repr(C)]
+pub struct Call {
+    /// rdi, rsi, rdx, rcx, r8 and r9 as the caller left them.
+    pub arguments: [u64; 6],
+    /// r10 and r11.
+    pub registers: [u64; 2],
+    /// What the shim returns.
+    pub result: u64,
+    unused: u64,
+    /// What `Local::inside` was before a call that is not recorded.
+    outer: Range,
+    pub context: Context,
+}
+
+impl Call {
+    /// How many bytes a shim reserves below the context.
+    pub const SAVED: usize = size_of::<Call>() - size_of::<Context>();
+
+    #[inline(always)]
+    fn argument(&self, index: u8) -> u64 {
+        self.arguments.get(index as usize).copied().unwrap_or(0)
+    }
+
+    /// Returns the size that the caller asked for, or `None` if it is a product that is too large. Then the function
+    /// fails.
+    #[inline(always)]
+    fn size(&self, meaning: Meaning) -> Option<u64> {
+        let each = self.argument(meaning.size);
+        if meaning.count == Meaning::NONE { Some(each) } else { each.checked_mul(self.argument(meaning.count)) }
+    }
+}
+
+/// With this, the stack is aligned when a shim calls a function.
+const _: () = assert!(Call::SAVED.is_multiple_of(16));
+
 /// Called before an allocating function that may call other patched functions.
 #[inline(always)]
-pub fn before(context: &mut Context, entry: &Entry) {
-    context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
-    if CORE.gate() & ACTIVE == 0 {
+pub fn before(call: &mut Call, entry: &Entry) {
+    call.context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
+    if CORE.gate_or_join() & ACTIVE == 0 {
         return;
     }
-    let guard = match enter(&CORE, context.cfa()) {
+    let guard = match enter(&CORE, call.context.cfa()) {
         Some(mut entered) => {
             entered.set_inside(entry.module);
             GuardState::GUARDED
         }
-        None => GuardState::NOT_RECORDED,
+        None => {
+            call.outer = go_inside(entry.module);
+            GuardState::NOT_RECORDED
+        }
     };
-    context.resume_state = ResumeState::of_guard(guard);
+    call.context.resume_state = ResumeState::of_guard(guard);
 }
 
-/// Called after an allocating function for which `before` was called. `address` is what it returned.
+/// Called before a function that is not recorded, because an allocator at work has called it. If it calls a third
+/// allocator, that call must not be recorded either, so its module becomes `Local::inside`. Returns what that was, or
+/// `Range::NONE` if nothing has changed.
+fn go_inside(module: Range) -> Range {
+    let Some(local) = CORE.threads().find(thread_pointer()) else { return Range::NONE };
+    // SAFETY: `find` returns the calling thread's own local (see `Local`). Copied, so that no reference stays.
+    let outer = unsafe { (*local).inside };
+    if outer != Range::NONE {
+        Entered { local, nested: false }.set_inside(module);
+    }
+    outer
+}
+
+/// Undoes `go_inside`.
+fn come_back(outer: Range) {
+    if outer != Range::NONE
+        && let Some(local) = CORE.threads().find(thread_pointer())
+    {
+        Entered { local, nested: false }.set_inside(outer);
+    }
+}
+
+/// Called after an allocating function for which `before` was called.
 #[inline(always)]
-pub fn after(context: &mut Context, address: u64, size: u64) -> Next {
-    match context.resume_state.guard() {
-        GuardState::NOT_RECORDED => return Next::DONE,
+pub fn after(call: &mut Call, entry: &Entry) -> Next {
+    call.context.result = call.result;
+    match call.context.resume_state.guard() {
+        GuardState::NOT_RECORDED => {
+            come_back(call.outer);
+            return Next::DONE;
+        }
         GuardState::GUARDED => {
-            if let Some(mut entered) = resume(&CORE, context.cfa()) {
+            if let Some(mut entered) = resume(&CORE, call.context.cfa()) {
                 entered.set_inside(Range::NONE);
                 leave(&mut entered);
             }
         }
         _ => (),
     }
-    super::allocated(context, address, size)
+    let (address, size) = new_block(call, entry.meaning);
+    super::allocated(&mut call.context, address, size)
+}
+
+/// Returns the new block and its size. The address is 0 if the function has failed.
+#[inline(always)]
+fn new_block(call: &Call, meaning: Meaning) -> (u64, u64) {
+    match meaning.effect {
+        Effect::Text => (call.result, text_size(call.result)),
+        Effect::Out if call.result as u32 == 0 => {
+            // SAFETY: the function returned 0, so it has stored a block where its first argument points to. The
+            // caller's pointer is as valid as it was for that store, because the caller has not got control back.
+            let address = unsafe { *(call.argument(0) as *const u64) };
+            (address, size_of_block(call, meaning))
+        }
+        Effect::Out => (0, 0),
+        _ => (call.result, size_of_block(call, meaning)),
+    }
+}
+
+/// If the product overflows, the function has failed, and the size is not used.
+#[inline(always)]
+fn size_of_block(call: &Call, meaning: Meaning) -> u64 {
+    call.size(meaning).unwrap_or(0)
+}
+
+/// Returns the size of the string at `text`, including its end. 0 if it is null.
+#[cold]
+fn text_size(text: u64) -> u64 {
+    let mut length = 0u64;
+    // SAFETY: functions with the effect `Text` return null, which is checked, or a NUL-terminated string, which the
+    // caller has not got yet. Every byte before was not the NUL.
+    while text != 0 && unsafe { *((text + length) as *const u8) } != 0 {
+        length += 1;
+    }
+    if text == 0 { 0 } else { length + 1 }
 }
 
 /// Returns the patched function itself.
 #[inline(always)]
-fn real(entry: &Entry) -> extern "C" fn(u64, u64, u64) -> u64 {
+fn real(call: &Call, entry: &Entry) -> u64 {
+    type Function = extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64;
     // SAFETY: the profiler has written the address of the patched function's own code into `real`, and an entry never
-    // changes once a patch leads to it (`entry.rs`). The function takes three words at most; the C ABI ignores the
+    // changes once a patch leads to it (`entry.rs`). The function takes six words at most; the C ABI ignores the
     // others.
-    unsafe { core::mem::transmute(entry.real) }
+    let function: Function = unsafe { core::mem::transmute(entry.real) };
+    let [a, b, c, d, e, f] = call.arguments;
+    function(a, b, c, d, e, f)
 }
 
-/// Only calls the patched function, and records nothing.
-pub fn call_real(context: &mut Context, entry: &Entry) -> Next {
-    let [a, b, c] = context.arguments;
-    context.result = real(entry)(a, b, c);
-    Next::DONE
-}
-
-/// A realloc, including the call of the real function.
+/// A function that resizes a block, including the call of the real function.
 #[inline(always)]
-pub fn reallocate(context: &mut Context, entry: &Entry, size: u64) -> Next {
-    let [a, b, c] = context.arguments;
-    let real = real(entry);
+pub fn reallocate(call: &mut Call, entry: &Entry) -> Next {
     let core = &CORE;
-    if core.gate() & ACTIVE == 0 {
-        context.result = real(a, b, c);
+    let old = call.argument(entry.meaning.block);
+    if core.gate_or_join() & ACTIVE == 0 {
+        call.result = real(call, entry);
         return Next::DONE;
     }
-    if a == 0 {
-        before(context, entry);
-        context.result = real(a, b, c);
-        context.arguments = [context.result, size, 0];
-        return Next::then(new_block);
+    if old == 0 {
+        before(call, entry);
+        call.result = real(call, entry);
+        return after(call, entry);
     }
-    let Some(mut entered) = enter(core, context.cfa()) else {
-        context.result = real(a, b, c);
+    let Some(mut entered) = enter(core, call.context.cfa()) else {
+        let outer = go_inside(entry.module);
+        call.result = real(call, entry);
+        come_back(outer);
         return Next::DONE;
     };
     entered.set_inside(entry.module);
@@ -106,16 +204,26 @@ pub fn reallocate(context: &mut Context, entry: &Entry, size: u64) -> Next {
     let mut writer = entered.writer(core);
     writer.publish_intent();
     let freed_at = writer.stamp();
-    context.result = real(a, b, c);
+    call.result = real(call, entry);
     entered.set_inside(Range::NONE);
-    context.arguments = [a, size, freed_at];
+    let (address, size) = resized(call, entry.meaning, old);
+    call.context.result = address;
+    call.context.arguments = [old, size, freed_at];
     Next::then(reallocated)
 }
 
-/// Next part of `realloc(NULL, size)`. Arguments: the address and the size.
-extern "C" fn new_block(context: &mut Context) -> Next {
-    let [address, size, _] = context.arguments;
-    after(context, address, size)
+/// Returns the block after a resize, and its size. `reallocated` takes null with a size other than 0 for a failure, and
+/// null with size 0 for a free.
+fn resized(call: &Call, meaning: Meaning, old: u64) -> (u64, u64) {
+    const FAILED: (u64, u64) = (0, 1);
+    let Some(size) = call.size(meaning) else { return FAILED };
+    match meaning.effect {
+        Effect::InPlace if call.result >= size => (old, size),
+        Effect::Expand if call.result != 0 => (old, size),
+        Effect::InPlace | Effect::Expand => FAILED,
+        Effect::ResizeOrFree if call.result == 0 => (0, 0),
+        _ => (call.result, size),
+    }
 }
 
 /// Called before a free. Does nothing if the allocator's own code makes the call at one of the known places
@@ -131,18 +239,19 @@ pub fn freeing(address: u64, cfa: u64, entry: &Entry) {
 }
 
 /// Called before a free that may call another patched one: an `operator delete`, or the free of a library that calls
-/// libc's.
+/// libc's. `first` and `second` are its first two arguments.
 ///
 /// The call is a part of the thread's last free, and is not recorded again, if all of these hold: the block is the
 /// same, the thread has written no event in between, the entry is another one, and the call comes from the same frame
 /// or from the module that was freeing the block. At the same entry it is another free, because the block may have come
 /// back from another thread.
 #[inline(always)]
-pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
+pub fn freeing_carefully(first: u64, second: u64, cfa: u64, entry: &Entry) {
+    let address = if entry.meaning.block == 1 { second } else { first };
     // SAFETY: `before_careful_free` in `capture-so` passes the CFA of the shim that calls it, so that hook is at work.
     let caller = unsafe { return_address(cfa) };
     let is_internal = entry.module.holds(caller) && entry.internal.contains(&caller);
-    if is_internal || CORE.gate() & ACTIVE == 0 || address == 0 {
+    if is_internal || CORE.gate_or_join() & ACTIVE == 0 || address == 0 {
         return;
     }
     let core = &CORE;
@@ -157,9 +266,10 @@ pub fn freeing_carefully(address: u64, cfa: u64, entry: &Entry) {
     if last.address != address || last.head != head || !is_passed_on {
         entered.writer(&CORE).begin_events(1);
         entered.writer(core).write(|stamp| encode_free(Kind::Free, stamp, address));
-        let head = entered.level().ring.head;
-        // SAFETY: `enter` returned the calling thread's own local (see `Local`). No reference to this field exists.
-        unsafe { (*entered.local).freed = Freed { address, cfa, head, entry: here, module: entry.module } };
     }
+    // Also if it is passed on: this function may pass the block on to a third one.
+    let head = entered.level().ring.head;
+    // SAFETY: `enter` returned the calling thread's own local (see `Local`). No reference to this field exists.
+    unsafe { (*entered.local).freed = Freed { address, cfa, head, entry: here, module: entry.module } };
     leave(&mut entered);
 }
