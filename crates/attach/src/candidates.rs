@@ -89,7 +89,8 @@ pub fn keep_allocators(candidates: &mut Vec<Candidate>) {
         // jemalloc without a prefix is an addition to the malloc that it defines.
         let is_plain_jemalloc = group.0 == Family::Jemalloc && group.1.is_empty();
         let is_addition = group.0.is_addition() || candidate.wanted.is_forbidding() || is_plain_jemalloc;
-        groups.contains(group) || is_addition && !groups.is_empty()
+        let is_needed = group.0 != Family::Duckdb || groups.iter().any(|(family, _)| *family == Family::Jemalloc);
+        groups.contains(group) || is_addition && is_needed && !groups.is_empty()
     });
 }
 

@@ -171,6 +171,15 @@ pub struct Symbols {
 }
 
 impl Symbols {
+    /// Adds functions that another file names.
+    pub fn add(&mut self, functions: impl Iterator<Item = Function>) {
+        for function in functions {
+            if !self.functions.contains(&function) {
+                self.functions.push(function);
+            }
+        }
+    }
+
     /// Returns the names and addresses of the exported symbols, which the loader can bind other modules to.
     pub fn exports(&self) -> impl Iterator<Item = (String, u64)> {
         let all = self.functions.iter().chain(&self.others).filter(|function| !function.is_local);

@@ -40,15 +40,7 @@ pub fn make(remote: &mut Remote<'_>, memory: &Memory, image: &Image) -> Result<J
         home_length: length,
         gate: home + GATE,
         image: home + IMAGE,
-        recorder: 0,
-        recorder_started: 0,
-        target: 0,
-        target_started: 0,
-        table: 0,
-        table_length: 0,
-        pads: Vec::new(),
-        patches: Vec::new(),
-        imports: Vec::new(),
+        ..Journal::default()
     };
     let mut map = |at: u64, length: u64, protection: i32| {
         remote.map(at, length, protection, ANONYMOUS | libc::MAP_FIXED, -1).map_err(refused())

@@ -76,7 +76,7 @@ pub enum Found {
 }
 
 /// A copy of a journal, and its address.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Journal {
     pub at: u64,
     pub image_id: u64,
@@ -226,6 +226,11 @@ impl Journal {
         kept.sort_unstable_by_key(|import| import.slot);
         kept.dedup();
         kept
+    }
+
+    /// Forgets patches of modules that were unloaded. Their slots stay.
+    pub fn forget_unloaded(&mut self, memory: &Memory) {
+        self.patches.retain(|patch| patch.found(memory) != Found::Foreign);
     }
 
     pub const fn has_room(&self) -> bool {

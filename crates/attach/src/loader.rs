@@ -50,7 +50,7 @@ pub struct Module {
     pub start: u64,
     pub end: u64,
     eh_frame_hdr: u64,
-    build_id: Vec<u8>,
+    pub build_id: Vec<u8>,
     /// The tables through which it reports blocks of its own (`heaptrack_api.h`).
     pub tables: Vec<Located>,
 }

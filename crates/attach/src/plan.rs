@@ -10,6 +10,7 @@ use crate::error::Refusal;
 use crate::files::{Object, Symbols};
 use crate::hooked_functions::{self, Wanted};
 use crate::imports::{self, Export, Import};
+use crate::late::{self, Loaded, Separate};
 use crate::loader::Loader;
 use crate::maps::Maps;
 use crate::memory::Memory;
@@ -64,19 +65,34 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn make(process: &Process, maps: &Maps, memory: &Memory, loader: &Loader) -> Result<Plan, Refusal> {
+    pub fn make(
+        process: &Process,
+        maps: &Maps,
+        memory: &Memory,
+        loader: &Loader,
+        separate: Separate<'_>,
+    ) -> Result<Plan, Refusal> {
         let mut plan = Plan::default();
         let mut is_go = false;
         let mut is_blind = false;
         let mut is_known = true;
         let mut looks = Vec::new();
         let objects = Object::all(process, maps, memory);
+        let described = loader.describe(process, memory, &loader.list(memory), 0, 0);
         for object in &objects {
             // The loader's own small allocator is used only at its start.
             if object.name().starts_with("ld-linux") {
                 continue;
             }
-            let symbols = object.functions(process, hooked_functions::is_wanted);
+            let mut symbols = object.functions(process, hooked_functions::is_wanted);
+            if !symbols.has_table && !late::is_libc(object.name()) {
+                let build_id = described.iter().find(|module| module.start == object.start);
+                let build_id = build_id.map(|module| module.build_id.clone()).unwrap_or_default();
+                let module = Loaded { start: object.start, path: object.path.clone(), build_id, is_hooked: false };
+                let found = separate(&module);
+                symbols.has_table |= !found.is_empty();
+                symbols.add(found.iter().map(|function| function.at(object.bias)));
+            }
             if let Some(tool) = hooked_functions::sanitizer(object.name(), &symbols) {
                 return Err(Refusal::Sanitizer { pid: process.pid, tool });
             }
@@ -107,6 +123,17 @@ impl Plan {
             (_, true) => Refusal::Stripped { exe },
             _ => Refusal::NoMalloc { pid: process.pid },
         })
+    }
+
+    /// Makes the plan for modules whose code does not run yet. Functions that cannot be patched are only named in notes.
+    pub fn of_late(mut looks: Vec<Look<'_>>, maps: &Maps, memory: &Memory) -> Plan {
+        let mut plan = Plan::default();
+        drop_passed_on(&mut looks);
+        for look in looks {
+            let refused = plan.add(look, false, maps, memory);
+            plan.notes.extend(refused.err().map(|refusal| refusal.to_string()));
+        }
+        plan
     }
 
     /// Adds the wanted functions of all files. Returns a refusal for each file that is left out because no malloc or no

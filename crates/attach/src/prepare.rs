@@ -11,6 +11,7 @@ use crate::image::{CoreAddresses, Image};
 use crate::imports::Export;
 use crate::interrupt::Patience;
 use crate::journal::{self, Journal, Pad};
+use crate::late::Separate;
 use crate::loader::Loader;
 use crate::maps::Maps;
 use crate::plan::Plan;
@@ -67,9 +68,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 impl Prepared {
     /// `library` is the file that will be written to the target.
     pub fn new(checked: Checked, library: &[u8]) -> Result<Prepared, Refusal> {
+        Self::with_symbols(checked, library, &|_| Vec::new())
+    }
+
+    /// As `new`. `separate` is asked about modules that have no symbol table besides that of their exports.
+    pub fn with_symbols(checked: Checked, library: &[u8], separate: Separate<'_>) -> Result<Prepared, Refusal> {
         let image = Image::parse(library)?;
         let (process, memory) = (checked.process.clone(), checked.memory.clone());
-        crate::on_own_thread(|| prepare(checked, &image)).map_err(|refusal| refusal.checked(&process, Some(&memory)))
+        crate::on_own_thread(|| prepare(checked, &image, separate))
+            .map_err(|refusal| refusal.checked(&process, Some(&memory)))
     }
 
     pub const fn geometry(&self) -> Geometry {
@@ -88,26 +95,26 @@ impl Prepared {
 
 /// Finds the allocators. A program that has only just started (`./server & heaptrack -p $!`) may not have its libraries
 /// yet, so this waits for a moment.
-fn find_allocators(checked: &mut Checked) -> Result<(Gadgets, Loader, Plan), Refusal> {
+fn find_allocators(checked: &mut Checked, separate: Separate<'_>) -> Result<(Gadgets, Loader, Plan), Refusal> {
     let mut looks = LOOKS;
     loop {
         checked.maps = Maps::of(&checked.process.folder).map_err(|_| Refusal::Gone)?;
         looks -= 1;
-        match look(checked) {
+        match look(checked, separate) {
             Err(Refusal::NoMalloc { .. } | Refusal::Gone) if looks > 0 => sleep(LOOK_EVERY),
             result => return result,
         }
     }
 }
 
-fn look(checked: &Checked) -> Result<(Gadgets, Loader, Plan), Refusal> {
+fn look(checked: &Checked, separate: Separate<'_>) -> Result<(Gadgets, Loader, Plan), Refusal> {
     let gadgets = Gadgets::find(&checked.maps, &checked.memory)?;
     let loader = Loader::find(&checked.process, &checked.memory).ok_or(Refusal::Gone)?;
-    let plan = Plan::make(&checked.process, &checked.maps, &checked.memory, &loader)?;
+    let plan = Plan::make(&checked.process, &checked.maps, &checked.memory, &loader, separate)?;
     Ok((gadgets, loader, plan))
 }
 
-fn prepare(checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
+fn prepare(checked: Checked, image: &Image, separate: Separate<'_>) -> Result<Prepared, Refusal> {
     let pid = checked.process.pid;
     let found = Journal::find(&checked.maps, &checked.memory);
     if let Some(journal) = found.iter().find(|journal| journal.is_recorded(&checked.process)) {
@@ -119,12 +126,18 @@ fn prepare(checked: Checked, image: &Image) -> Result<Prepared, Refusal> {
     // If an earlier recorder died, first restore what it left.
     repair::restore(&checked, &found, image.id)?;
     let undo = Undo::new(&checked.process, &checked.memory, image.id);
-    build(checked, image, found, undo)
+    build(checked, image, found, undo, separate)
 }
 
 /// Makes the memory, the slots and the shared memory, in a process in which no session is in force.
-fn build(mut checked: Checked, image: &Image, found: Vec<Journal>, undo: Undo) -> Result<Prepared, Refusal> {
-    let (gadgets, loader, plan) = find_allocators(&mut checked)?;
+fn build(
+    mut checked: Checked,
+    image: &Image,
+    found: Vec<Journal>,
+    undo: Undo,
+    separate: Separate<'_>,
+) -> Result<Prepared, Refusal> {
+    let (gadgets, loader, plan) = find_allocators(&mut checked, separate)?;
     let old = found.into_iter().find(|journal| journal.image_id == image.id && journal.has_room());
     let old = old.map(|journal| Journal { imports: journal.kept(), ..journal });
     let geometry = if checked.process.limits_address_space() {

@@ -9,6 +9,7 @@ use crate::error::Refusal;
 use crate::image::CoreAddresses;
 use crate::journal::{Journal, Patch, Redirect};
 use crate::loader::Loader;
+use crate::memory::Memory;
 use crate::plan::{Nothrow, Plan, Planned, Way};
 use crate::slots::{self, SLOT, Slot};
 use capture::entry::{Range, Shim};
@@ -48,7 +49,27 @@ pub fn write_slots(
     loader: &Loader,
     notes: &mut Vec<String>,
 ) -> Result<Written, Refusal> {
-    let pid = checked.process.pid;
+    let (pid, memory) = (checked.process.pid, &checked.memory);
+    let mut written = write_planned(memory, journal, places, plan, notes).map_err(Refusal::memory(pid))?;
+    if loader.changed != 0 {
+        match loader_slot(memory, journal, places, loader) {
+            Ok(made) => written.ready.push(made),
+            Err(NoSlot::Why(_)) => notes.push("libraries that are loaded from now on have no names".to_owned()),
+            Err(NoSlot::Memory(error)) => return Err(Refusal::Memory { pid, error }),
+        }
+    }
+    journal.write(memory).map_err(Refusal::memory(pid))?;
+    Ok(written)
+}
+
+/// Makes the slots of the planned functions. Adds them to the journal, but does not write it.
+pub fn write_planned(
+    memory: &Memory,
+    journal: &mut Journal,
+    places: &CoreAddresses,
+    plan: &Plan,
+    notes: &mut Vec<String>,
+) -> std::io::Result<Written> {
     let Written { mut ready, mut hooks } = Written::default();
     // The variants that do not throw come first, because the throwing ones refer to them.
     let mut order: Vec<usize> = (0..plan.entries.len()).collect();
@@ -66,12 +87,12 @@ pub fn write_slots(
             continue;
         }
         let made = match &planned.way {
-            Way::Entry(site) => write_slot(checked, journal, places, planned, site, nothrow).map(|made| {
+            Way::Entry(site) => write_slot(memory, journal, places, planned, site, nothrow).map(|made| {
                 let moved = made.moved;
                 ready.push(made);
                 moved
             }),
-            Way::Imports => import_slot(checked, journal, places, planned, nothrow).map(|slot| {
+            Way::Imports => import_slot(memory, journal, places, planned, nothrow).map(|slot| {
                 hooks.push(Hook { function: planned.at, slot });
                 planned.at
             }),
@@ -83,17 +104,9 @@ pub fn write_slots(
                 }
             }
             Err(NoSlot::Why(why)) => notes.push(format!("{} is not recorded: {why}", planned.name)),
-            Err(NoSlot::Memory(error)) => return Err(Refusal::Memory { pid, error }),
+            Err(NoSlot::Memory(error)) => return Err(error),
         }
     }
-    if loader.changed != 0 {
-        match loader_slot(checked, journal, places, loader) {
-            Ok(made) => ready.push(made),
-            Err(NoSlot::Why(_)) => notes.push("libraries that are loaded from now on have no names".to_owned()),
-            Err(NoSlot::Memory(error)) => return Err(Refusal::Memory { pid, error }),
-        }
-    }
-    journal.write(&checked.memory).map_err(Refusal::memory(pid))?;
     Ok(Written { ready, hooks })
 }
 
@@ -115,7 +128,7 @@ fn take_slot(journal: &mut Journal, module: Range) -> Result<u64, NoSlot> {
 }
 
 fn write_slot(
-    checked: &Checked,
+    memory: &Memory,
     journal: &mut Journal,
     places: &CoreAddresses,
     planned: &Planned,
@@ -131,7 +144,7 @@ fn write_slot(
         && let Ok(slot) = make(patch.slot)
     {
         let mut there = vec![0; slot.bytes.len()];
-        checked.memory.read(slot.at, &mut there).map_err(NoSlot::Memory)?;
+        memory.read(slot.at, &mut there).map_err(NoSlot::Memory)?;
         if there == slot.bytes {
             return Ok(Ready { patch, length: site.length, places: slot.places, moved: slot.moved });
         }
@@ -142,7 +155,7 @@ fn write_slot(
     let at = take_slot(journal, planned.module)?;
     let slot = make(at)?;
     let ours = site.jump(at).ok_or(NoSlot::Why("there is no memory left near it"))?;
-    checked.memory.write(at, &slot.bytes).map_err(NoSlot::Memory)?;
+    memory.write(at, &slot.bytes).map_err(NoSlot::Memory)?;
     let patch = Patch { at: site.at, slot: at, original: site.original, ours };
     journal.patches.retain(|known| known.at != patch.at);
     journal.patches.push(patch);
@@ -151,7 +164,7 @@ fn write_slot(
 
 /// Makes a slot for a function that is hooked through imports, so nothing is displaced. Returns its address.
 fn import_slot(
-    checked: &Checked,
+    memory: &Memory,
     journal: &mut Journal,
     places: &CoreAddresses,
     planned: &Planned,
@@ -163,13 +176,13 @@ fn import_slot(
     let old = journal.imports.iter().find(|import| import.function == planned.at).map(|import| make(import.slot));
     if let Some(slot) = old {
         let mut there = vec![0; slot.bytes.len()];
-        checked.memory.read(slot.at, &mut there).map_err(NoSlot::Memory)?;
+        memory.read(slot.at, &mut there).map_err(NoSlot::Memory)?;
         if there == slot.bytes {
             return Ok(slot.at);
         }
     }
     let slot = make(take_slot(journal, planned.module)?);
-    checked.memory.write(slot.at, &slot.bytes).map_err(NoSlot::Memory)?;
+    memory.write(slot.at, &slot.bytes).map_err(NoSlot::Memory)?;
     journal.imports.retain(|import| import.function != planned.at);
     journal.imports.push(Redirect::kept(planned.at, slot.at));
     Ok(slot.at)
@@ -177,13 +190,13 @@ fn import_slot(
 
 /// Makes the slot for the loader's notification function. That is a return and padding, so nothing is displaced.
 fn loader_slot(
-    checked: &Checked,
+    memory: &Memory,
     journal: &mut Journal,
     places: &CoreAddresses,
     loader: &Loader,
 ) -> Result<Ready, NoSlot> {
     let mut code = [0; 32];
-    checked.memory.read(loader.changed, &mut code).map_err(NoSlot::Memory)?;
+    memory.read(loader.changed, &mut code).map_err(NoSlot::Memory)?;
     let site = Site::find(loader.changed, &code, 0).map_err(NoSlot::Why)?;
     if !site.is_empty_function() {
         return Err(NoSlot::Why("the loader's function is not the empty one that is expected"));
@@ -193,7 +206,7 @@ fn loader_slot(
     if let Some(patch) = old.copied() {
         let slot = Slot::for_loader(patch.slot, places.loader);
         let mut there = vec![0; slot.bytes.len()];
-        checked.memory.read(slot.at, &mut there).map_err(NoSlot::Memory)?;
+        memory.read(slot.at, &mut there).map_err(NoSlot::Memory)?;
         if there == slot.bytes {
             return Ok(Ready { patch, length: JUMP as u64, places: Vec::new(), moved: 0 });
         }
@@ -204,7 +217,7 @@ fn loader_slot(
     let at = take_slot(journal, near)?;
     let slot = Slot::for_loader(at, places.loader);
     let ours = site.jump(at).ok_or(NoSlot::Why("there is no memory left near it"))?;
-    checked.memory.write(at, &slot.bytes).map_err(NoSlot::Memory)?;
+    memory.write(at, &slot.bytes).map_err(NoSlot::Memory)?;
     let patch = Patch { at: site.at, slot: at, original: site.original, ours };
     journal.patches.retain(|known| known.at != patch.at);
     journal.patches.push(patch);

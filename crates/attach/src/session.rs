@@ -13,8 +13,10 @@ use crate::error::Refusal;
 use crate::files::Object;
 use crate::filter;
 use crate::home;
+use crate::image::CoreAddresses;
 use crate::imports::{self, Import};
 use crate::journal::{IMPORTS, Journal, Redirect};
+use crate::late::Patcher;
 use crate::loader::Loader;
 use crate::maps::Maps;
 use crate::prepare::Prepared;
@@ -29,6 +31,7 @@ use capture::api::{ENTRIES, Located};
 use capture::core::{ACTIVE, AttachBlock};
 use channel::{Clock, Fence, Phase, Region, Stamp};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -41,7 +44,11 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct Attached {
     checked: Checked,
-    journal: Journal,
+    /// Shared with the patcher, which adds what it patches.
+    journal: Arc<Mutex<Journal>>,
+    /// Where the journal's gate is in the target.
+    gate: u64,
+    places: CoreAddresses,
     region: u64,
     /// The tables through which the program reports blocks of its own, and the functions that they were filled with.
     tables: Vec<Located>,
@@ -72,7 +79,9 @@ impl Prepared {
             Ok((pause, tables)) => {
                 let functions = self.written.ready.len() + self.written.hooks.len();
                 let Prepared { checked, journal, region, places, undo, .. } = self;
-                Ok(Attached { checked, journal, region, tables, reports: places.reports, pause, functions, undo })
+                let (gate, reports) = (journal.gate, places.reports);
+                let journal = Arc::new(Mutex::new(journal));
+                Ok(Attached { checked, journal, gate, places, region, tables, reports, pause, functions, undo })
             }
             Err(refusal) => Err(refusal),
         });
@@ -271,16 +280,28 @@ impl Attached {
         self.undo.forget();
         let restored = crate::on_own_thread(|| {
             self.clear_tables();
-            repair::restore(&self.checked, std::slice::from_ref(&self.journal), self.journal.image_id)
+            let journal = self.journal();
+            repair::restore(&self.checked, std::slice::from_ref(&journal), journal.image_id)
         });
         restored.map_err(|refusal| self.checked.truth(refusal))
     }
 
     /// Restores the forked children of a program that has exited.
     pub fn end_children(self) -> Children {
-        let Attached { checked, journal, mut undo, .. } = self;
+        let journal = self.journal();
+        let Attached { checked, mut undo, .. } = self;
         undo.forget();
         children::restore(&checked.process, std::slice::from_ref(&journal), journal.image_id)
+    }
+
+    fn journal(&self) -> Journal {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns what patches the modules that the program loads from now on. It must not be used after `end`.
+    pub fn patcher(&self) -> Patcher {
+        let Checked { process, memory, .. } = &self.checked;
+        Patcher::attached(process.clone(), memory.clone(), self.places, Arc::clone(&self.journal))
     }
 
     /// Clears the tables for reports. A failure does not matter, because the functions in them find the gate shut.
@@ -297,7 +318,7 @@ impl Attached {
         if !self.checked.memory.is_alive(self.region) {
             return Standing::Over;
         }
-        match self.checked.memory.word(self.journal.gate) {
+        match self.checked.memory.word(self.gate) {
             Ok(0) => Standing::Detached,
             Ok(_) => Standing::Recording,
             Err(_) => Standing::Over,

@@ -26,6 +26,9 @@ pub enum Family {
     Snmalloc,
     Rpmalloc,
     Tbbmalloc,
+    /// Functions of DuckDB into which the compiler has inlined those of its jemalloc. A module without that jemalloc does
+    /// not need them, because they call malloc there.
+    Duckdb,
 }
 
 impl Family {
@@ -45,6 +48,7 @@ impl Family {
             Family::Snmalloc => b"sn_malloc",
             Family::Rpmalloc => b"rpmalloc",
             Family::Tbbmalloc => b"scalable_malloc",
+            Family::Duckdb => b"duckdb_je_malloc",
         }
     }
 
@@ -52,7 +56,7 @@ impl Family {
     pub const fn name(self) -> &'static str {
         match self {
             Family::Operators | Family::SizedFrees | Family::Libc => "malloc",
-            Family::Jemalloc => "jemalloc",
+            Family::Jemalloc | Family::Duckdb => "jemalloc",
             Family::Tcmalloc => "tcmalloc",
             Family::Mimalloc => "mimalloc",
             Family::Snmalloc => "snmalloc",
@@ -63,7 +67,7 @@ impl Family {
 
     /// Returns true if a module with functions of this family alone is no allocator: they belong to another one.
     pub const fn is_addition(self) -> bool {
-        matches!(self, Family::Operators | Family::SizedFrees)
+        matches!(self, Family::Operators | Family::SizedFrees | Family::Duckdb)
     }
 }
 
@@ -168,7 +172,7 @@ const N: u8 = Meaning::NONE;
 /// and the arguments `size`, `count` and `block` of [`Meaning`].
 const PATCHED: &[Row] = {
     use Effect::{Allocate, Free, New, Resize, SizeReturning};
-    use Family::{Mimalloc, Operators, Rpmalloc, Snmalloc, Tbbmalloc, Tcmalloc};
+    use Family::{Duckdb, Mimalloc, Operators, Rpmalloc, Snmalloc, Tbbmalloc, Tcmalloc};
     &[
         Row("_Znwm12__hot_cold_t", Operators, New, 0, N, 1),
         Row("_Znam12__hot_cold_t", Operators, New, 0, N, 1),
@@ -219,6 +223,9 @@ const PATCHED: &[Row] = {
         Row("scalable_aligned_realloc", Tbbmalloc, Resize, 1, N, 0),
         Row("scalable_aligned_free", Tbbmalloc, Free, N, N, 0),
         Row("scalable_free", Tbbmalloc, Free, N, N, 0),
+        Row("_ZN6duckdb9Allocator15DefaultAllocateEPNS_20PrivateAllocatorDataEm", Duckdb, Allocate, 1, N, N),
+        Row("_ZN6duckdb9Allocator17DefaultReallocateEPNS_20PrivateAllocatorDataEPhmm", Duckdb, Resize, 3, N, 1),
+        Row("_ZN6duckdb9Allocator11DefaultFreeEPNS_20PrivateAllocatorDataEPhm", Duckdb, Free, N, N, 1),
     ]
 };
 
@@ -360,12 +367,13 @@ fn is_sized_free(base: &str) -> bool {
 }
 
 /// The longest name of a function that is looked for.
-pub const LONGEST: usize = 56;
+pub const LONGEST: usize = 76;
 
 /// Returns true if the symbol may be a function of an allocator. Called for every symbol of large programs, so names
 /// that cannot be one are ruled out quickly.
 pub fn may_be_known(name: &str) -> bool {
-    const BEGINS: [&str; 9] = ["mi_", "_Zn", "_Zd", "tc_", "rp", "sn_", "__size", "tcmalloc_s", "scalable_"];
+    const BEGINS: [&str; 10] =
+        ["mi_", "_Zn", "_Zd", "tc_", "rp", "sn_", "__size", "tcmalloc_s", "scalable_", "_ZN6duckdb9Allocator"];
     const ENDS: [&str; 9] = ["alloc", "free", "allocx", "align", "array", "sized", "mallctl", "bymib", "tomib"];
     let is_near = BEGINS.iter().any(|begin| name.starts_with(begin)) || ENDS.iter().any(|end| name.ends_with(end));
     let is_other = || name.ends_with("malloc_stats_print");

@@ -14,6 +14,7 @@ mod initial;
 mod joining;
 mod loading;
 mod mapping;
+mod patching;
 mod start;
 
 pub use attach_block::{AttachBlock, CORE_BYTES};

@@ -37,7 +37,7 @@ unsafe impl Sync for Entries {}
 
 pub static ENTRIES: Entries = Entries(UnsafeCell::new([Entry::NONE; FAMILY_COUNT]));
 
-/// Where this library is, once something is enabled.
+/// Where this library is.
 static OWN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// The lowest and the highest address of an enabled function.
@@ -113,13 +113,13 @@ pub fn shim(_index: usize) -> Option<u64> {
 pub unsafe fn enable(first: *const LinkMap, program: Headers, ourselves: u64) -> bool {
     // SAFETY: the caller promises that `first` is the loader's list and stable.
     let Some((own, range)) = (unsafe { find_own(first, ourselves) }) else { return true };
+    OWN[0].store(range.start, Ordering::Relaxed);
+    OWN[1].store(range.end, Ordering::Relaxed);
     // SAFETY: `own` is an entry of the stable list, so `own.next` is the rest of it.
     let present = Family::EXPORTED.map(|family| unsafe { is_present(own.next, family) });
     if !present.contains(&true) {
         return true;
     }
-    OWN[0].store(range.start, Ordering::Relaxed);
-    OWN[1].store(range.end, Ordering::Relaxed);
     // SAFETY: `own` is an entry of the stable list: listed maps are whole (see `LinkMap`).
     let Some(symbols) = (unsafe { Symbols::of(own) }) else { return false };
     let patcher = Patcher::open();

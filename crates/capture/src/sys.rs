@@ -58,6 +58,22 @@ pub fn map_private(len: usize) -> Option<*mut u8> {
     mapped(unsafe { call(9, 0, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, usize::MAX, 0) })
 }
 
+/// Maps memory for code at `at`, if nothing is mapped there. The profiler writes to it from outside.
+pub fn map_code_at(at: u64, len: usize) -> Option<u64> {
+    const PROT_EXEC: usize = 4;
+    const FIXED_NOREPLACE: usize = 0x10_0000;
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | FIXED_NOREPLACE;
+    // SAFETY: with MAP_FIXED_NOREPLACE the kernel refuses an address where something is mapped. A kernel that does not
+    // know the flag takes the address as a hint. So no mapping that exists changes.
+    let mapped = mapped(unsafe { call(9, at as usize, len, PROT_READ | PROT_EXEC, flags, usize::MAX, 0) })?;
+    if mapped as u64 != at {
+        // SAFETY: the call above has just mapped this range, and nothing uses it.
+        unsafe { unmap(mapped, len) };
+        return None;
+    }
+    Some(at)
+}
+
 /// # Safety
 /// `[at, at + len)` was mapped by `map_shared`, `map_private` or `map_again`, and no pointer into it is used any more.
 pub unsafe fn unmap(at: *mut u8, len: usize) {

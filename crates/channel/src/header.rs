@@ -7,7 +7,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HTCHANL1");
 /// The collector and the capture library ship in one binary, so the target accepts only an equal version.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 numbered! {
     /// The state of the session. Stored in `Header::phase`.
@@ -41,6 +41,19 @@ numbered! {
     /// Unsaid --target's destructor--> Said --collector has looked--> Answered
     /// ```
     pub enum ExitHandshake: u32 { Unsaid = 0, Said = 1, Answered = 2 }
+
+    /// A thread that has loaded modules waits until the profiler has patched the allocators in them. Stored in
+    /// `Loading::step`. T and C mark the side that makes a step.
+    ///
+    /// ```text
+    /// Idle --T--> Asked --C--> Map --T--> Mapped --C--> Writing --C--> Done --T--> Idle
+    ///               |                       |  ^          ^
+    ///               |                       +--+ (C: Map) |
+    ///               +--C----------------------------------+
+    /// ```
+    /// While the step is `Asked` or `Mapped`, T may give up: it stores `Idle`. C stores `Writing` before it changes
+    /// code, so T waits until that is done.
+    pub enum LoadingStep: u32 { Idle = 0, Asked = 1, Map = 2, Mapped = 3, Writing = 4, Done = 5 }
 }
 
 numbered! {
@@ -124,6 +137,21 @@ pub struct Origin {
     /// file. `offset in names (32) | length (32)`. A short process is gone before the collector can ask the kernel.
     pub command: AtomicU64,
     pub exe: AtomicU64,
+}
+
+/// The part of the header about modules that were just loaded, see [`LoadingStep`].
+#[cfg_attr(loom, derive(Default))]
+#[repr(C)]
+pub struct Loading {
+    /// C: how long a thread may wait for an answer, in milliseconds. 0 = no thread asks.
+    pub patience_ms: AtomicU32,
+    /// `LoadingStep`, a futex.
+    pub step: AtomicU32,
+    /// C, before `Map`: memory is needed below the module that begins here, and of this length.
+    pub near: AtomicU64,
+    pub length: AtomicU64,
+    /// T, before `Mapped`: where the memory is. 0 = there is none.
+    pub mapped_at: AtomicU64,
 }
 
 /// One page. "C" marks a field that the collector writes, "T" one that the target writes.
@@ -210,6 +238,7 @@ pub struct Header {
     pub failed_check: AtomicU32,
     /// T: how long threads have waited for room in their rings, in nanoseconds, summed over all threads.
     pub waited_ns: AtomicU64,
+    pub loading: Loading,
 }
 
 impl Header {

@@ -8,7 +8,8 @@
 use crate::library;
 use crate::naming_thread::Names;
 use crate::output::Output;
-use crate::record::{Ending, FAILED_CHECK, Record, has_memory};
+use crate::patching_thread::{DebugSymbols, Patching, Way};
+use crate::record::{Ending, FAILED_CHECK, Record, has_memory, patch_search};
 use crate::recorder_limits::{NotPossible, RecorderLimits};
 use crate::recording_options::RecordingOptions;
 use crate::status::{Bytes, Count, StatusLine};
@@ -119,7 +120,7 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
         Ok((target, begin(options, checked)?))
     })?;
     let pidfd = pidfd(options.pid);
-    let Begun { recording, attached, mut output, path, is_kde } = begun;
+    let Begun { recording, attached, patching, mut output, path, is_kde } = begun;
     let RecordingOptions { quiet, live, search, .. } = &options.recording;
     let page = live.then(|| crate::live::start(&path)).flatten();
     // Not earlier, because a limited recorder would pause the program for longer while it attaches.
@@ -129,6 +130,9 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
         target.and_then(|target| Names::start(output.place(), recording.blocks(), search.search(), Some(target)));
     let cause = wait(options, &attached, pidfd.as_ref(), &stop);
     line.end();
+    for note in patching.map(Patching::stop).unwrap_or_default().iter().filter(|_| !quiet) {
+        say(format_args!("heaptrack: {note}"));
+    }
     // The next signal means that the user does not want to wait for the detach.
     stop.store(false, Ordering::Release);
     let outcome = finish(options, cause, attached, recording, &names, &limits);
@@ -160,6 +164,8 @@ pub fn again_after_exec<T>(mut attach: impl FnMut() -> anyhow::Result<T>) -> any
 struct Begun {
     recording: Recording,
     attached: Attached,
+    /// Patches the modules that the program loads from now on.
+    patching: Option<Patching>,
     output: Output,
     path: PathBuf,
     is_kde: bool,
@@ -172,17 +178,21 @@ fn begin(options: &Attach, checked: Checked) -> anyhow::Result<Begun> {
     let exe = exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned();
     let (mut output, file, is_kde) = Output::create(options.recording.output.as_deref(), OsStr::new(&exe), false)
         .map_err(|error| NoOutput(crate::trouble::sentence(&error)))?;
-    let mut prepared = Prepared::new(checked, library::CONTENT)?;
+    let symbols = DebugSymbols::new(options.pid, patch_search(&options.recording.search));
+    let mut prepared = Prepared::with_symbols(checked, library::CONTENT, &|module| symbols.of(module))?;
     let channel = prepared.channel.take().ok_or(Refusal::Gone)?;
     let plan = plan(options, &prepared, &output, file, exe);
     let recording = Recording::start_attached(plan, Attachment { pid: options.pid, channel, heap })?;
     let notes = std::mem::take(&mut prepared.notes);
     let attached = prepared.begin(&recording.mapping().region(), recording.now())?;
+    let search = &options.recording.search;
+    let patcher = Way::Attached(attached.patcher());
+    let patching = Patching::start(recording.mapping(), patcher, patch_search(search), search.asks_servers());
     let path = output.name(options.pid)?;
     if !options.recording.quiet {
         tell_begin(options, &attached, &notes, heap);
     }
-    Ok(Begun { recording, attached, output, path, is_kde })
+    Ok(Begun { recording, attached, patching, output, path, is_kde })
 }
 
 /// Opens the program's files before it can end.

@@ -84,9 +84,6 @@ fn try_run(options: Options, inherited: &Inherited) -> Result<ExitCode, Refusal>
         }
         Err(error) => return Err(cannot(error)),
     };
-    if let Some(warning) = &program.warning {
-        say(format_args!("heaptrace: {warning}"));
-    }
     hub.offer(1);
     let child =
         launch::followed(&program.path, &options.command, &library.path, &recording.variable(), &hub.variable())

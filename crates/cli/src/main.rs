@@ -33,6 +33,7 @@ mod memory;
 mod merge;
 mod naming_thread;
 mod output;
+mod patching_thread;
 mod print;
 mod program;
 mod record;

@@ -34,8 +34,6 @@ pub struct Program {
     pub path: PathBuf,
     /// The file that is really executed, which is the interpreter for a script.
     pub image: PathBuf,
-    /// A warning that does not prevent the recording.
-    pub warning: Option<String>,
     /// The address of the function with its LeakSanitizer suppressions, in the image's own address space; 0 = there is
     /// none. Programs rarely export it.
     pub suppressions: u64,
@@ -45,7 +43,6 @@ pub struct Program {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Image {
     path: PathBuf,
-    warning: Option<String>,
     suppressions: u64,
 }
 
@@ -57,8 +54,6 @@ const LITTLE_ENDIAN: u8 = 1;
 const EM_X86_64: u16 = 62;
 const MALLOC: &[u8] = b"malloc";
 const SUPPRESSIONS: &[u8] = b"__lsan_default_suppressions";
-/// Functions of allocators that are linked into programs under names of their own. Calls of them are not seen.
-const BUNDLED: [&[u8]; 5] = [b"_rjem_malloc", b"je_malloc", b"mi_malloc", b"tc_malloc", b"rpmalloc"];
 
 /// Tools that replace the allocator and must be loaded first. For each: a function that it defines in the program, a
 /// part of its library's name (GCC's and Clang's), and its name.
@@ -96,8 +91,8 @@ fn needed(file: &File, sections: &[Section], endian: Endianness) -> Option<Vec<V
 
 pub fn find(word: &OsStr) -> Result<Program, Refusal> {
     let path = look_up(word, std::env::var_os("PATH").as_deref())?;
-    let Image { path: image, warning, suppressions } = check(&path, MOST_SCRIPTS)?;
-    Ok(Program { path, image, warning, suppressions })
+    let Image { path: image, suppressions } = check(&path, MOST_SCRIPTS)?;
+    Ok(Program { path, image, suppressions })
 }
 
 /// Returns the path of a helper program.
@@ -221,7 +216,7 @@ fn check_elf(path: &Path, file: &File) -> Result<Image, Refusal> {
     check_allocator(path, file, sections, endian, is_loader)
 }
 
-/// Refuses a program whose allocator hides its allocations, and warns about allocators under other names.
+/// Refuses a program whose allocator hides its allocations.
 fn check_allocator(
     path: &Path,
     file: &File,
@@ -230,7 +225,7 @@ fn check_allocator(
     is_loader: bool,
 ) -> Result<Image, Refusal> {
     let initializers = SANITIZERS.map(|(initializer, _, _)| initializer);
-    let names: Vec<&'static [u8]> = BUNDLED.into_iter().chain([MALLOC, SUPPRESSIONS]).chain(initializers).collect();
+    let names: Vec<&'static [u8]> = [MALLOC, SUPPRESSIONS].into_iter().chain(initializers).collect();
     let found = definitions::find(file, sections, endian, &names, Scope::Global);
     let of = |name: &[u8]| found.iter().find(|one| one.name == name);
     let libraries = needed(file, sections, endian).unwrap_or_default();
@@ -246,11 +241,7 @@ fn check_allocator(
             "defines its own malloc, so its allocations cannot be seen: build it without that allocator",
         );
     }
-    let warning = BUNDLED.into_iter().find(|name| of(name).is_some()).map(|name| {
-        let name = String::from_utf8_lossy(name);
-        format!("{} brings its own allocator ({name}): only its calls of malloc are recorded", path.display())
-    });
-    Ok(Image { path: path.to_path_buf(), warning, suppressions: of(SUPPRESSIONS).map_or(0, |one| one.address) })
+    Ok(Image { path: path.to_path_buf(), suppressions: of(SUPPRESSIONS).map_or(0, |one| one.address) })
 }
 
 #[cfg(test)]

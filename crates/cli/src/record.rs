@@ -11,6 +11,7 @@ use crate::launch;
 use crate::library;
 use crate::naming_thread::Names;
 use crate::output::Output;
+use crate::patching_thread::{Patching, Way};
 use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Program, Refusal};
 use crate::recorder_limits::RecorderLimits;
 use crate::recording_options::RecordingOptions;
@@ -57,7 +58,7 @@ pub(crate) fn cannot(sentence: impl std::fmt::Display) -> Refusal {
 }
 
 fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal> {
-    let RecordingOptions { search, no_symbols, quiet, .. } = &options.recording;
+    let RecordingOptions { search, no_symbols, .. } = &options.recording;
     if let Some(trouble) = search.trouble(*no_symbols) {
         return Err(Refusal { code: crate::USAGE, sentence: trouble });
     }
@@ -88,18 +89,24 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         }
         Err(error) => return Err(cannot(error)),
     };
-    if let Some(warning) = program.warning.as_ref().filter(|_| !quiet) {
-        say(format_args!("heaptrack: {warning}"));
-    }
+    let way = Way::Launched(library.path.clone());
+    let patching = Patching::start(recording.mapping(), way, patch_search(search), search.asks_servers());
     let child = start(options, inherited, &program, &library.path, &recording, &signals)?;
-    Ok(follow(options, child, recording, &signals, &limits, output, is_kde))
+    Ok(follow(options, child, recording, patching, &signals, &limits, output, is_kde))
+}
+
+/// Returns where to look for the symbols of allocators while the program waits.
+pub(crate) fn patch_search(search: &SearchOptions) -> symbols::Search {
+    if search.asks_servers() { search.search_everywhere() } else { search.search() }
 }
 
 /// Records the running program to its end, and returns its exit code.
+#[allow(clippy::too_many_arguments, reason = "each is used once")]
 fn follow(
     options: &Record,
     child: u32,
     recording: Recording,
+    patching: Option<Patching>,
     signals: &Signals,
     limits: &RecorderLimits,
     mut output: Output,
@@ -142,6 +149,9 @@ fn follow(
     }
     // Names take more CPU time than is left then. `heaptrack symbolize` finds them later.
     let (with_names, names) = if is_limited { (false, None) } else { (with_names, names) };
+    for note in patching.map(Patching::stop).unwrap_or_default().iter().filter(|_| !quiet) {
+        say(format_args!("heaptrack: {note}"));
+    }
     let outcome = recording.finish_inspected(end, crate::unseen::inspect);
     let has_failed_check = outcome.as_ref().is_some_and(|outcome| outcome.failed_check.is_some());
     let left = if is_limited { "still live when the recording ended" } else { "not freed at the end" };

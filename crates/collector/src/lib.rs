@@ -59,6 +59,7 @@ pub use hub::{Bell, Hub, Joined};
 pub use live::{Ask, Reason, Snapshot};
 pub use mapping::{Mapping, Setup, SlotArea};
 pub use memory::{Memory, heap_of};
+pub use modules::text as name_of;
 pub use observed::{Inspect, Observed, Replaced};
 pub use recording::{Attachment, End, FailedCheck, LivePlan, Outcome, Plan, Recording};
 pub use spawn::{Inbox, Inherited, Launch, Received, children_peak_rss, environment, spawn};

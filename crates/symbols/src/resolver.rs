@@ -7,11 +7,13 @@ use crate::dwarf::{DebugInfo, Level};
 use crate::elf::Elf;
 use crate::finder::{Finder, hex};
 use crate::store::Store;
-use crate::symbol_table::{Symbol, SymbolTable};
+use crate::symbol_table::{Symbol, SymbolTable, each_function};
 use crate::target_files::own_vdso;
 use foldhash::HashMap;
 use format::{IntMap, Module, SymbolState};
 use lzma_rust2::XzReader;
+use object::LittleEndian;
+use object::read::elf::Sym;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
@@ -221,6 +223,43 @@ fn is_mangled(name: &str) -> bool {
 fn is_alias(known: &str, symbol: &str) -> bool {
     let plain = known.trim_start_matches("__GI_").trim_start_matches('_');
     known.starts_with("__") && plain == symbol.split('@').next().unwrap_or(symbol)
+}
+
+/// A function of a symbol table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    pub name: String,
+    /// In the file's addresses.
+    pub address: u64,
+    pub size: u64,
+    pub is_local: bool,
+}
+
+/// The functions that only the separate debug file of a module has, or its small symbol table in `.gnu_debugdata`, and
+/// whose names are `wanted`.
+pub(crate) fn separate_functions(
+    store: &Store,
+    module: &Module,
+    finder: &Finder<'_>,
+    wanted: impl Fn(&[u8]) -> bool,
+) -> Vec<Function> {
+    let Ok(found) = find_module(store, module, finder) else { return Vec::new() };
+    let separate = debug_file(store, &found, finder, &mut String::new()).map(|separate| separate.elf);
+    let Some(elf) = separate.or_else(|| mini_debug_info(store, &found.elf)) else { return Vec::new() };
+    let mut functions = Vec::new();
+    for section in elf.symbols(object::elf::SHT_SYMTAB) {
+        each_function(&section, |name, symbol| {
+            if wanted(name) {
+                functions.push(Function {
+                    name: String::from_utf8_lossy(name).into_owned(),
+                    address: symbol.st_value(LittleEndian),
+                    size: symbol.st_size(LittleEndian),
+                    is_local: symbol.st_bind() == object::elf::STB_LOCAL,
+                });
+            }
+        });
+    }
+    functions
 }
 
 /// The file of the module that has the recorded build-id.

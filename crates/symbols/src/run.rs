@@ -7,7 +7,7 @@ use crate::debuginfod::Download;
 use crate::demangle::Name;
 use crate::finder::{Finder, Search};
 use crate::jit::Jit;
-use crate::resolver::{Frame, Resolver, State};
+use crate::resolver::{self, Frame, Function, Resolver, State};
 use crate::store::Store;
 use crate::target_files::Target;
 use crate::wanted::ModuleWork;
@@ -226,6 +226,21 @@ pub fn starts(module: &Module, finder: Finder<'_>, memory: Option<u64>, keys: &[
     };
     // If a library panics on the file, nothing is known.
     catch_unwind(AssertUnwindSafe(find)).unwrap_or_else(|_| vec![None; keys.len()])
+}
+
+/// The functions with `wanted` names that only the separate debug file of a module has.
+pub fn separate_functions(
+    module: &Module,
+    finder: Finder<'_>,
+    memory: Option<u64>,
+    wanted: impl Fn(&[u8]) -> bool,
+) -> Vec<Function> {
+    let find = || {
+        let store = Store::bounded(memory, finder.kept());
+        resolver::separate_functions(&store, module, &finder, wanted)
+    };
+    // If a library panics on the file, nothing is known.
+    catch_unwind(AssertUnwindSafe(find)).unwrap_or_default()
 }
 
 fn ask(resolver: &mut Option<Resolver<'_>>, key: u64) -> Vec<Frame> {

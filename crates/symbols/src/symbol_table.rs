@@ -204,6 +204,19 @@ fn each(section: &SymbolSection, mut take: impl FnMut(u32, &Sym64) -> bool) -> O
     Some(())
 }
 
+/// Calls `take` with every defined function and its name. The strings are read as a whole.
+pub(crate) fn each_function(section: &SymbolSection, mut take: impl FnMut(&[u8], &Sym64)) {
+    let (start, size) = section.strings;
+    let strings = usize::try_from(size).map(|size| section.source.read(start, size)).unwrap_or_default();
+    let _ = each(section, |_, symbol| {
+        if symbol.st_type() == elf::STT_FUNC && symbol.st_shndx(LittleEndian) != elf::SHN_UNDEF {
+            let name = strings.get(symbol.st_name(LittleEndian) as usize..).unwrap_or_default();
+            take(name.split(|byte| *byte == 0).next().unwrap_or_default(), symbol);
+        }
+        true
+    });
+}
+
 fn entry(symbol: &Sym64, section: u32, number: u32) -> Entry {
     Entry {
         address: symbol.st_value(LittleEndian),

@@ -1,6 +1,6 @@
 //! The module table, and when it changes.
 use super::{ACTIVE, Core};
-use crate::modules::{self, Found, KernelQueries};
+use crate::modules::{self, Change, Found, KernelQueries};
 use crate::{dl_find_object, elf, real};
 use core::sync::atomic::Ordering;
 
@@ -73,7 +73,7 @@ impl Core {
     /// # Safety
     /// Called by the loader's notification, which comes with the loader's lock held, or at start-up: the list is
     /// stable, there is one writer.
-    pub unsafe fn refresh_modules(&self, queries: KernelQueries) {
+    pub unsafe fn refresh_modules(&self, queries: KernelQueries) -> Change {
         let parts = self.parts();
         let stamp = self.rough_stamp();
         let queries = if self.may_call() { queries } else { KernelQueries::Forbidden };
@@ -90,6 +90,7 @@ impl Core {
         if change.unloaded != 0 || change.loaded != 0 && self.guessed.swap(false, Ordering::Relaxed) {
             self.rules().clear();
         }
+        change
     }
 
     /// Called by the loader's notification.
@@ -101,8 +102,8 @@ impl Core {
         // held and waits, so its list is stable, and there is one writer.
         unsafe {
             let debug = self.parts().debug;
-            if (*debug).state == 0 {
-                self.refresh_modules(KernelQueries::WithFolder);
+            if (*debug).state == 0 && self.refresh_modules(KernelQueries::WithFolder).loaded != 0 {
+                self.wait_for_patches();
             }
         }
     }

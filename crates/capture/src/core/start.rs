@@ -191,6 +191,9 @@ impl Core {
             // `refresh_modules` has taken in its modules.
             unsafe { dl_find_object::begin((*debug).maps, header.module_count.load(Ordering::Relaxed)) };
         }
+        if !is_forked {
+            self.wait_for_patches();
+        }
         if header.heaptrace.watched == 0 {
             self.copy_suppressions();
         } else {

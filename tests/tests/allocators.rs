@@ -1,0 +1,106 @@
+//! Allocators under names of their own: jemalloc with any prefix, mimalloc, snmalloc, rpmalloc, as local symbols, in the
+//! program and in a library that is loaded later. Every block is recorded once, from the first constructor on.
+use heaptrack_tests::attach::{Session, Target};
+use heaptrack_tests::targets::target;
+use heaptrack_tests::{Folder, Program, Report};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The sizes that a round of the target `own_names` requests, each once.
+const SIZES: [u64; 16] = [8001, 8002, 8003, 8004, 8005, 8006, 8007, 8008, 8010, 17, 8012, 8013, 8014, 8015, 8016, 8017];
+
+fn assert_rounds(report: &Report, rounds: u64) {
+    for size in SIZES {
+        let site = report.of_size(size);
+        assert_eq!((site.allocations, site.leaked_allocations), (rounds, 0), "blocks of {size} bytes");
+    }
+    assert_eq!(report.of_size(8018).leaked_allocations, rounds / 10);
+    assert_eq!((report.total("unknown_frees"), report.total("implied_frees")), (0, 0));
+    assert_eq!(report.json()["unseen"].as_array().map(Vec::len), Some(0), "{}", report.json()["unseen"]);
+}
+
+#[test]
+fn in_a_launched_program_from_the_first_constructor_on() {
+    for name in ["own_names", "own_names_no_pie"] {
+        assert_rounds(&Program::target(name).same_output().whole_report(), 100);
+    }
+}
+
+#[test]
+fn in_a_library_that_is_loaded_later_from_its_constructor_on() {
+    let library = target("libown_names.so");
+    let program = Program::target("opens").args([library.to_str().unwrap(), "now"]);
+    assert_rounds(&program.same_output().whole_report(), 100);
+}
+
+#[test]
+fn in_a_program_that_runs_already() {
+    let mut program = Target::start("own_names", &["wait"]);
+    assert_eq!(program.line(), "ready");
+    let session = Session::attach(program.pid, &["--no-symbols"]);
+    assert_eq!(program.tell("go"), "done");
+    assert_rounds(&session.detach().report(), 90);
+    program.send("end");
+    assert_eq!(program.finish().0, 0);
+}
+
+#[test]
+fn in_a_library_that_is_loaded_while_attached() {
+    let library = target("libown_names.so");
+    let mut program = Target::start("own_names", &[library.to_str().unwrap()]);
+    assert_eq!(program.line(), "ready");
+    let code = program.code();
+    let session = Session::attach(program.pid, &["--no-symbols"]);
+    assert_eq!(program.tell("go"), "done");
+    assert_rounds(&session.detach().report(), 100);
+    // The code of all modules is as it is in their files, the loaded library's too.
+    let of_library = |code: &[(String, u64)]| code.iter().any(|(name, _)| name.ends_with("libown_names.so"));
+    assert!(!of_library(&code) && of_library(&program.code()));
+    let mut other = Target::start("own_names", &[library.to_str().unwrap()]);
+    assert_eq!((other.line().as_str(), other.tell("go").as_str()), ("ready", "done"));
+    let sums = |code: Vec<(String, u64)>| {
+        let mut sums: Vec<u64> =
+            code.into_iter().filter(|(name, _)| name.contains("own_names")).map(|one| one.1).collect();
+        sums.sort_unstable();
+        sums
+    };
+    assert_eq!(sums(program.code()), sums(other.code()));
+    program.send("end");
+    assert_eq!(program.finish().0, 0);
+}
+
+/// Copies a target to the folder without its symbols, and puts them into `symbols/` there.
+fn split(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
+    let (copy, symbols) = (folder.join(name), folder.join("symbols"));
+    std::fs::create_dir_all(&symbols).unwrap();
+    std::fs::copy(target(name), &copy).unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        assert!(Command::new(program).args(arguments).status().unwrap().success(), "{program} {arguments:?}");
+    };
+    let id = Command::new("readelf").args(["-n", copy.to_str().unwrap()]).output().unwrap();
+    let text = String::from_utf8(id.stdout).unwrap();
+    let id = text.lines().find_map(|line| line.trim().strip_prefix("Build ID: ")).unwrap();
+    let debug = symbols.join(format!("{id}.debug"));
+    run("objcopy", &["--only-keep-debug", copy.to_str().unwrap(), debug.to_str().unwrap()]);
+    run("strip", &[copy.to_str().unwrap()]);
+    (copy, symbols)
+}
+
+#[test]
+fn with_symbols_in_a_separate_debug_file() {
+    let folder = Folder::new();
+    let (program, symbols) = split(folder.path(), "own_names");
+    let (library, _) = split(folder.path(), "libown_names.so");
+    let options = ["--debug-path", symbols.to_str().unwrap()];
+    let with_symbols = |program: Program| program.option(options[0]).option(options[1]);
+    let launched = with_symbols(Program::new(&program)).same_output();
+    assert_rounds(&launched.whole_report(), 100);
+    let opened = Program::target("opens").args([library.to_str().unwrap(), "now"]);
+    let opened = with_symbols(opened).same_output();
+    assert_rounds(&opened.whole_report(), 100);
+    let mut running = Target::spawn(Command::new(&program).arg("wait"));
+    assert_eq!(running.line(), "ready");
+    let session = Session::attach(running.pid, &options);
+    assert_eq!(running.tell("go"), "done");
+    assert_rounds(&session.detach().report(), 90);
+}
