@@ -43,6 +43,9 @@ LOCAL void *own_names_move(void *block, size_t size, size_t alignment) {
 
 #define HEAP ((void *)0x1234)
 
+/* A message of jemalloc's, by which the program is known if it has no symbols. */
+static const char *volatile own_names_message = "<jemalloc>: out of memory\n";
+
 /* jemalloc */
 LOCAL void *odd_prefix_mallocx(size_t size, int flags) { REQUIRE(flags == 7); return own_names_take(size, 16); }
 LOCAL void *odd_prefix_rallocx(void *block, size_t size, int flags) { REQUIRE(flags == 7); return own_names_move(block, size, 16); }
@@ -130,5 +133,6 @@ static __attribute__((noinline)) void own_names_round(int round) {
 }
 
 static void own_names_work(int rounds) {
+    REQUIRE(own_names_message[0] == '<');
     for (int round = 0; round < rounds; round++) own_names_round(round);
 }

@@ -104,3 +104,19 @@ fn with_symbols_in_a_separate_debug_file() {
     assert_eq!(running.tell("go"), "done");
     assert_rounds(&session.detach().report(), 90);
 }
+
+/// Without symbols nothing is known but the messages that the allocator would print.
+#[test]
+fn without_symbols_the_module_is_named() {
+    let folder = Folder::new();
+    let (program, _) = split(folder.path(), "own_names");
+    let outcome = Program::new(&program).same_output();
+    let unseen = outcome.report().json()["unseen"].clone();
+    let expected = format!(
+        "{} seems to have an allocator of its own (jemalloc, by its messages), but no symbols for it: give heaptrack its debug \
+         file (--debug-path, --debuginfod), or build it with symbols.",
+        program.canonicalize().unwrap().display()
+    );
+    assert_eq!((&unseen[0]["kind"], &unseen[0]["sentence"]), (&"hidden_allocator".into(), &expected.into()));
+    assert_eq!(unseen.as_array().map(Vec::len), Some(1));
+}

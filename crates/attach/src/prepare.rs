@@ -50,6 +50,8 @@ pub struct Prepared {
     pub(crate) written: Written,
     /// The exported names, by which words that are not bound yet are recognised.
     pub(crate) exports: Vec<Export>,
+    /// The starts of the modules whose allocators will be hooked.
+    pub(crate) hooked: Vec<u64>,
     pub(crate) region: u64,
     pub(crate) geometry: Geometry,
     pub(crate) membarrier: bool,
@@ -165,6 +167,7 @@ fn build(
         places,
         loader,
         written,
+        hooked: plan.entries.iter().map(|entry| entry.module.start).collect(),
         exports: plan.exports,
         region: mapped.region,
         geometry,

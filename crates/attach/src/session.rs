@@ -29,7 +29,8 @@ use crate::scan;
 use crate::world::World;
 use capture::api::{ENTRIES, Located};
 use capture::core::{ACTIVE, AttachBlock};
-use channel::{Clock, Fence, Phase, Region, Stamp};
+use capture::modules::Description;
+use channel::{Clock, Fence, ModuleFlags, Phase, Region, Stamp};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
@@ -267,10 +268,12 @@ fn adopt_modules(prepared: &Prepared, region: &Region, known: &Known, stamp: Sta
     let describe = || loader.describe(&checked.process, memory, &list, home::fake_map(journal), journal.table);
     let fresh = (list != known.list).then(describe);
     let modules = fresh.as_ref().unwrap_or(&known.modules);
+    let flags = |start: u64| if prepared.hooked.contains(&start) { ModuleFlags::HOOKED } else { 0 };
+    let described = modules.iter().map(|module| Description { flags: flags(module.start), ..module.description() });
     // SAFETY: `Prepared::begin` asks its caller for the profiler's own mapping of the channel. The target has it mapped
     // too, but does not use it yet: all its threads stand still (the `World` of `begin`), and `open` writes the core
     // and opens the gate later.
-    unsafe { capture::core::adopt(region, modules.iter().map(|module| module.description()), stamp) };
+    unsafe { capture::core::adopt(region, described, stamp) };
     modules.iter().flat_map(|module| module.tables.iter().copied()).collect()
 }
 

@@ -8,6 +8,7 @@
 // `fuzz/` builds this file as the fuzzer of the command line: `fuzzing.rs` is then called instead of `main`.
 #![cfg_attr(fuzzing, no_main, allow(dead_code, unsafe_code))]
 
+mod allocator_messages;
 mod analyze;
 mod args;
 mod attach;

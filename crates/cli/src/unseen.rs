@@ -2,6 +2,7 @@
 //!
 //! Receives: what the collector knows at the end, and the files of the modules. Returns: one sentence for each reason.
 //! Must hold: a reason is given only if the program has something that is known to allocate without our hooks.
+use crate::allocator_messages;
 use crate::definitions::{self, Scope};
 use crate::program;
 use capture::allocators::FOREIGN;
@@ -16,6 +17,7 @@ use std::path::Path;
 const PYTHON: &[u8] = b"PyObject_Malloc";
 /// A function of our own library, which also has shims under the names of allocators.
 const OURS: &[u8] = b"heaptrack_inject";
+const MALLOC: &[u8] = b"malloc";
 
 pub fn inspect(observed: &Observed<'_>) -> Vec<Unseen> {
     let mut all = Vec::new();
@@ -48,18 +50,12 @@ fn of_module(module: &Module, observed: &Observed<'_>) -> Vec<Unseen> {
     if !path.is_absolute() || !path.is_file() {
         return Vec::new();
     }
-    let names: Vec<&'static [u8]> = FOREIGN.iter().map(|(name, _)| *name).chain([PYTHON, OURS]).collect();
+    let names: Vec<&'static [u8]> = FOREIGN.iter().map(|(name, _)| *name).chain([PYTHON, OURS, MALLOC]).collect();
     let found = definitions::of_file(path, &names, Scope::All);
     if found.iter().any(|one| one.name == OURS) {
         return Vec::new();
     }
-    let is_hooked = || {
-        // Modules that are loaded later are not patched. All modules that were there when we attached have the same
-        // time.
-        let was_there = observed.modules.first().is_some_and(|(first, _)| first.loaded_ns == module.loaded_ns);
-        observed.is_attached && was_there
-    };
-    let foreign = FOREIGN.iter().find(|(name, _)| found.iter().any(|one| one.name == *name && !is_hooked()));
+    let foreign = FOREIGN.iter().find(|(name, _)| found.iter().any(|one| one.name == *name));
     let is_python = found.iter().any(|one| one.name == PYTHON) && has_pools(observed);
     let foreign = foreign.map(|(name, family)| {
         let name = String::from_utf8_lossy(name);
@@ -70,7 +66,16 @@ fn of_module(module: &Module, observed: &Observed<'_>) -> Vec<Unseen> {
         let sentence = "Python's own small-object pools (pymalloc) hide objects of up to 512 bytes; run with PYTHONMALLOC=malloc to see them.";
         unseen("pymalloc", &module.path, sentence.to_owned())
     });
-    foreign.into_iter().chain(python).collect()
+    // A module that defines malloc is hooked there.
+    let is_silent = foreign.is_none() && !found.iter().any(|one| one.name == MALLOC);
+    let hidden = is_silent.then(|| allocator_messages::find(path)).flatten().map(|family| {
+        let sentence = format!(
+            "{} seems to have an allocator of its own ({family}, by its messages), but no symbols for it: give heaptrack its debug file (--debug-path, --debuginfod), or build it with symbols.",
+            module.path
+        );
+        unseen("hidden_allocator", &module.path, sentence)
+    });
+    foreign.into_iter().chain(hidden).chain(python).collect()
 }
 
 /// Returns false if the user has told Python to call malloc for everything. A launched program has our environment.
