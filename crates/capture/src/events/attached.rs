@@ -3,14 +3,14 @@
 //! A function of an allocator may call another one that is patched too: musl's `calloc` calls `malloc`. Such a call is
 //! not the program's and must not be recorded. So while the outer function runs, the guard is up, and calls from the
 //! same module are ignored. A signal handler that allocates meanwhile is in another module, and is recorded.
-use super::entering::{AtWork, Entered, enter, leave};
+use super::entering::{AtWork, Entered, Quick, enter, enter_quickly, is_call_inside, leave};
 use super::realloc::{reallocated, resume};
 use crate::allocators::{Effect, Meaning};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use crate::entry::{Entry, Freed, Range};
 use crate::families;
-use crate::local::thread_pointer;
+use crate::local::{Local, thread_pointer};
 use crate::resume_state::{GuardState, ResumeState};
 use channel::{Kind, encode_free};
 
@@ -43,7 +43,8 @@ pub struct Call {
     pub registers: [u64; 2],
     /// What the shim returns.
     pub result: u64,
-    unused: u64,
+    /// The thread's state if `before` has entered the hook quickly, otherwise 0.
+    local: u64,
     /// What `Local::inside` was before a call that is not recorded.
     outer: Range,
     pub context: Context,
@@ -73,6 +74,25 @@ const _: () = assert!(Call::SAVED.is_multiple_of(16));
 /// Called before an allocating function that may call other patched functions.
 #[inline(always)]
 pub fn before(call: &mut Call, entry: &Entry) {
+    call.local = 0;
+    if CORE.gate() & ACTIVE != 0
+        && let Some(mut quick) = enter_quickly(&CORE, call.context.cfa())
+    {
+        quick.set_inside(entry.module);
+        call.local = quick.local as u64;
+        return;
+    }
+    if CORE.gate() & ACTIVE != 0 && is_call_inside(&CORE, entry.module, call.context.cfa()) {
+        call.outer = Range::NONE;
+        call.context.resume_state = ResumeState::of_guard(GuardState::NOT_RECORDED);
+        return;
+    }
+    before_slowly(call, entry);
+}
+
+#[cold]
+#[inline(never)]
+fn before_slowly(call: &mut Call, entry: &Entry) {
     call.context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
     if CORE.gate_or_join() & ACTIVE == 0 {
         return;
@@ -116,10 +136,28 @@ fn come_back(outer: Range) {
 #[inline(always)]
 pub fn after(call: &mut Call, entry: &Entry) -> Next {
     call.context.result = call.result;
+    if call.local != 0 {
+        let mut quick = Quick { local: call.local as *mut Local };
+        quick.set_inside(Range::NONE);
+        leave(&mut quick);
+    } else {
+        let is_inside = call.context.resume_state.guard() == GuardState::NOT_RECORDED && call.outer == Range::NONE;
+        if is_inside || !after_slowly(call) {
+            return Next::DONE;
+        }
+    }
+    let (address, size) = new_block(call, entry.meaning);
+    super::allocated(&mut call.context, address, size)
+}
+
+/// Ends what `before_slowly` has begun. Returns false if the call is not to be recorded.
+#[cold]
+#[inline(never)]
+fn after_slowly(call: &mut Call) -> bool {
     match call.context.resume_state.guard() {
         GuardState::NOT_RECORDED => {
             come_back(call.outer);
-            return Next::DONE;
+            return false;
         }
         GuardState::GUARDED => {
             if let Some(mut entered) = resume(&CORE, call.context.cfa()) {
@@ -129,8 +167,7 @@ pub fn after(call: &mut Call, entry: &Entry) -> Next {
         }
         _ => (),
     }
-    let (address, size) = new_block(call, entry.meaning);
-    super::allocated(&mut call.context, address, size)
+    true
 }
 
 /// Returns the new block and its size. The address is 0 if the function has failed.
@@ -251,25 +288,49 @@ pub fn freeing_carefully(first: u64, second: u64, cfa: u64, entry: &Entry) {
     // SAFETY: `before_careful_free` in `capture-so` passes the CFA of the shim that calls it, so that hook is at work.
     let caller = unsafe { return_address(cfa) };
     let is_internal = entry.module.holds(caller) && entry.internal.contains(&caller);
-    if is_internal || CORE.gate_or_join() & ACTIVE == 0 || address == 0 {
+    if is_internal || address == 0 {
         return;
     }
     let core = &CORE;
-    let Some(mut entered) = enter(core, cfa) else { return };
+    if core.gate() & ACTIVE != 0
+        && let Some(entered) = enter_quickly(core, cfa)
+    {
+        return free_once(entered, address, cfa, caller, entry);
+    }
+    freeing_slowly(address, cfa, caller, entry);
+}
+
+#[cold]
+#[inline(never)]
+fn freeing_slowly(address: u64, cfa: u64, caller: u64, entry: &Entry) {
+    if CORE.gate_or_join() & ACTIVE != 0
+        && let Some(entered) = enter(&CORE, cfa)
+    {
+        free_once(entered, address, cfa, caller, entry);
+    }
+}
+
+/// Writes the free, unless it is a part of the thread's last one. `entered` is the hook, and `caller` its return address.
+#[inline(always)]
+fn free_once(mut entered: impl AtWork, address: u64, cfa: u64, caller: u64, entry: &Entry) {
+    let core = &CORE;
+    let local = entered.state();
     let head = entered.level().ring.head;
-    // SAFETY: `enter` returned the calling thread's own local (see `Local`). Copied, so that no reference stays. A
+    // SAFETY: the calling thread's own local (see `Local`). Copied, so that no reference stays. A
     // signal handler may change the fields during the copy. They are integers, so any mixture of old and new ones is
     // valid.
-    let last = unsafe { (*entered.local).freed };
+    let last = unsafe { (*local).freed };
     let here = core::ptr::from_ref(entry) as u64;
     let is_passed_on = last.entry != here && (last.cfa == cfa || last.module.holds(caller));
     if last.address != address || last.head != head || !is_passed_on {
-        entered.writer(&CORE).begin_events(1);
-        entered.writer(core).write(|stamp| encode_free(Kind::Free, stamp, address));
+        entered.writer(core).begin_events(1);
+        if !entered.writer(core).write_quickly(|stamp| encode_free(Kind::Free, stamp, address)) {
+            entered.writer(core).write(|stamp| encode_free(Kind::Free, stamp, address));
+        }
     }
     // Also if it is passed on: this function may pass the block on to a third one.
     let head = entered.level().ring.head;
-    // SAFETY: `enter` returned the calling thread's own local (see `Local`). No reference to this field exists.
-    unsafe { (*entered.local).freed = Freed { address, cfa, head, entry: here, module: entry.module } };
+    // SAFETY: the calling thread's own local (see `Local`). No reference to this field exists.
+    unsafe { (*local).freed = Freed { address, cfa, head, entry: here, module: entry.module } };
     leave(&mut entered);
 }

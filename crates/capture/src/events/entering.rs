@@ -122,18 +122,34 @@ impl AtWork for Quick {
     }
 }
 
-/// Raises the guard, if the thread's state is found at once and no hook of the thread is at work.
+/// Returns the calling thread's own state, if it is found at once.
 #[inline(always)]
-pub(super) fn enter_quickly(core: &Core, cfa: u64) -> Option<Quick> {
+fn find_quickly(core: &Core) -> Option<*mut Local> {
     let pointer = thread_pointer();
     let only = core.only.load(Ordering::Relaxed);
     // SAFETY: `Core::begin_thread` stores a local in `only`, and locals stay mapped (see `Local`). `identity` is
     // atomic.
-    let local = if !only.is_null() && unsafe { (*only).identity.is_mine(pointer) } {
-        only
+    if !only.is_null() && unsafe { (*only).identity.is_mine(pointer) } {
+        Some(only)
     } else {
-        core.threads().find_near(pointer)?
-    };
+        core.threads().find_near(pointer)
+    }
+}
+
+/// Returns true if a function of `module` that a hook of this thread is calling has called the hook with the CFA `cfa`,
+/// as `enter_nested` finds it. Nearly all calls inside an allocator are of this kind.
+#[inline(always)]
+pub(super) fn is_call_inside(core: &Core, module: Range, cfa: u64) -> bool {
+    let Some(local) = find_quickly(core) else { return false };
+    // SAFETY: `find_quickly` returns the calling thread's own local (see `Local`). Copied, so that no reference stays.
+    let (outer, guard, inside) = unsafe { ((*local).outer, (*local).main.guard, (*local).inside) };
+    outer.is_none() && cfa < guard && inside == module && attached::is_inside(inside, cfa)
+}
+
+/// Raises the guard, if the thread's state is found at once and no hook of the thread is at work.
+#[inline(always)]
+pub(super) fn enter_quickly(core: &Core, cfa: u64) -> Option<Quick> {
+    let local = find_quickly(core)?;
     // SAFETY: `is_mine` was true, so this is the calling thread's own local (see `Local`). A signal handler that
     // interrupts this function has left its hook, and lowered the guard, before this function continues.
     let guard = unsafe { &mut (*local).main.guard };
