@@ -2,6 +2,7 @@
 //! runs here. The tests use namespaces and a chroot, as an engine does.
 use heaptrack_tests::attach::{Session, Target};
 use heaptrack_tests::process::{self, children, state, wait_for};
+use heaptrack_tests::report::sum;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{target, workspace};
 use heaptrack_tests::{Folder, Program, Report, scale};
@@ -234,6 +235,53 @@ fn a_root_folder_that_holds_next_to_nothing() {
 fn a_root_without_proc() {
     check_bare_root(false);
 }
+
+/// A root as in Alpine: nothing but musl's loader, busybox, the programs and our binary, which was linked against glibc.
+#[test]
+fn a_root_with_musl_alone() {
+    const ATTACHING: &str = "busybox mkfifo in; ./counting_musl wait < in > out & pid=$!; exec 3> in
+        for i in $(busybox seq 500); do busybox grep -q ready out && break; busybox sleep 0.02; done
+        heaptrack -o attached -p $pid 2> said & recorder=$!
+        for i in $(busybox seq 500); do busybox grep -q recording said && break; busybox sleep 0.02; done
+        echo go >&3; wait $recorder";
+    let folder = Folder::new();
+    root(&folder, "counting_musl_static");
+    for (from, to) in [(target("counting_musl"), "app/counting_musl"), (MUSL.into(), MUSL.trim_start_matches('/'))] {
+        std::fs::create_dir_all(folder.join(to).parent().unwrap()).unwrap();
+        std::fs::copy(from, folder.join(to)).unwrap();
+    }
+    // The shell opens it for a job in the background.
+    std::fs::create_dir(folder.join("dev")).unwrap();
+    std::fs::write(folder.join("dev/null"), "").unwrap();
+    let expected = Program::target("counting").recorded();
+    let numbers: Vec<u64> = expected.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    for (command, trace) in [
+        ("heaptrack -q -o dynamic ./counting_musl; [ $? = 7 ]", "dynamic.htz"),
+        ("heaptrack -q -o static ./counting_musl_static; [ $? = 7 ]", "static.htz"),
+        (ATTACHING, "attached.htz"),
+    ] {
+        let output = in_root(&folder, true, &format!("cd /app && {command}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(process::code(output.status), 0, "{trace}: {said}");
+        let report = Report::of(&folder.join("app").join(trace));
+        let own = sum(report.sites().iter().filter(|site| {
+            site.leaf_module().is_some_and(|module| module.to_string_lossy().contains("counting_musl"))
+        }));
+        let found = [own.allocations, own.allocated_bytes, own.leaked_allocations, own.leaked_bytes];
+        assert_eq!(found[2..], numbers[2..], "{trace}");
+        assert!(report.json()["allocations"].to_string().contains("\"leave\""), "{trace}: names");
+        // In the static program, libc's own blocks are in the same module.
+        if trace != "static.htz" {
+            assert_eq!(found[..], numbers[..], "{trace}");
+        }
+    }
+    let output = in_root(&folder, false, "cd /app && umount /proc; heaptrack -o no ./counting_musl_static");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(process::code(output.status), 126, "{said}");
+    assert!(said.contains("/proc is not mounted"), "{said}");
+}
+
+const MUSL: &str = "/lib/ld-musl-x86_64.so.1";
 
 /// The words of an instruction that has the form of a JSON list.
 fn words(dockerfile: &str, instruction: &str) -> Vec<String> {

@@ -26,12 +26,17 @@ struct Counting {
 }
 
 fn start_counter(arguments: &[&str]) -> Counting {
+    start_build("counter", arguments)
+}
+
+/// Starts another build of `counter`.
+fn start_build(name: &str, arguments: &[&str]) -> Counting {
     let folder = Folder::new();
     let file = folder.join("counted");
     // One to three threads of the recorder, in turns: nothing may depend on their number.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let threads = (NEXT.fetch_add(1, Ordering::Relaxed) % 3 + 1).to_string();
-    let program = Program::target("counter").arg(&file).args(arguments).option("--recorder-threads").option(threads);
+    let program = Program::target(name).arg(&file).args(arguments).option("--recorder-threads").option(threads);
     let running = program.start();
     Counting { file, target: running.target(&program), running, _folder: folder }
 }
@@ -59,7 +64,9 @@ fn the_target_is_killed_at_any_moment() {
     let mut chance = Chance::new("kill the target");
     for round in 0..scale::count(200) {
         let pause = ["0", "100"][(round % 2) as usize];
-        let Counting { file, running, target, _folder } = start_counter(&["2", pause]);
+        // Every fourth program is static, and patched while it is stopped.
+        let name = if round % 4 == 3 { "counter_static" } else { "counter" };
+        let Counting { file, running, target, _folder } = start_build(name, &["2", pause]);
         // Every fifth program is killed in its first moments, at any stage of its start.
         if round % 5 != 0 {
             started(&file);

@@ -40,15 +40,18 @@ fn a_file_that_is_not_executable() {
 }
 
 #[test]
-fn a_static_program() {
-    let said = refuse(&target("hello_static"), 126);
-    assert!(said.contains("static"), "{said}");
+fn a_static_program_without_symbols() {
+    let said = refuse(&target("attach_phases_stripped"), 126);
+    assert!(said.contains("linked statically and has no symbols") && said.contains("--debug-path"), "{said}");
 }
 
+/// Its free is too short to be patched.
 #[test]
-fn a_program_with_its_own_malloc() {
-    let said = refuse(&target("own_malloc"), 126);
-    assert!(said.contains("malloc"), "{said}");
+fn a_program_with_a_malloc_that_cannot_be_patched() {
+    for name in ["attach_short_program", "attach_short_static"] {
+        let said = refuse(&target(name), 126);
+        assert!(said.contains(&format!("{name} cannot be patched: ")), "{said}");
+    }
 }
 
 /// The function `mi_malloc` is exported, not exported, or absent. There is no `mi_free`, so it is not hooked.

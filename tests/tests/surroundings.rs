@@ -9,10 +9,15 @@ use std::process::{Command, Stdio};
 /// Runs `surroundings` in unusual surroundings (`kinds`), after `prefix`, and returns what it wrote down. Its standard
 /// streams are /dev/null in both runs, because the number of a pipe differs each time.
 fn written(folder: &Folder, kinds: &str, prefix: &[OsString], rest: &[&str]) -> String {
-    let (program, out) = (target("surroundings"), folder.join("out"));
+    written_by("surroundings", folder, kinds, prefix, rest)
+}
+
+/// As `written`, by another build of the program.
+fn written_by(name: &str, folder: &Folder, kinds: &str, prefix: &[OsString], rest: &[&str]) -> String {
+    let out = folder.join("out");
     let _ = std::fs::remove_file(&out);
-    let mut command = Command::new(&program);
-    command.arg("launch").arg(kinds).args(prefix).arg(&program).arg(&out).args(rest);
+    let mut command = Command::new(target("surroundings"));
+    command.arg("launch").arg(kinds).args(prefix).arg(target(name)).arg(&out).args(rest);
     command.env_remove("LD_PRELOAD").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert_eq!(process::code(status), 9, "{command:?}");
@@ -34,6 +39,19 @@ fn assert_same(kinds: &str, rest: &[&str]) -> String {
     assert_eq!(images, 1 + rest.len() as u64);
     assert_eq!(Report::of(&trace).of_size(4321).allocations, 3 * images, "{kinds} {rest:?}");
     alone
+}
+
+/// A static program gets nothing of us into its environment, not even for a moment, and no descriptor stays.
+#[test]
+fn a_static_program_has_the_same_surroundings() {
+    let (folder, name) = (Folder::new(), "surroundings_static");
+    let trace = folder.join("trace.htz");
+    let descriptors = ["close:0", "close:1+2", "close:0+1+2"];
+    for kinds in ENVIRONMENTS.into_iter().chain(descriptors) {
+        let alone = written_by(name, &folder, kinds, &[], &[]);
+        assert_eq!(written_by(name, &folder, kinds, &recorder(&trace), &[]), alone, "{kinds}");
+        assert_eq!(Report::of(&trace).of_size(4321).allocations, 3, "{kinds}");
+    }
 }
 
 const ENVIRONMENTS: [&str; 5] = ["empty", "twice", "bare", "many", "bare,twice,set:HEAPTRACK_CHANNEL=mine,many"];

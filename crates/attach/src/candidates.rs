@@ -32,6 +32,8 @@ pub struct Look<'a> {
     pub object: &'a Object,
     pub symbols: Symbols,
     pub candidates: Vec<Candidate>,
+    /// It is a static program without `free`: the linker leaves it out of a program that never calls it.
+    pub may_lack_free: bool,
 }
 
 impl<'a> Look<'a> {
@@ -64,21 +66,24 @@ impl<'a> Look<'a> {
                 candidates.push(Candidate::new(function, wanted, memory));
             }
         }
-        keep_allocators(&mut candidates);
-        Look { object, symbols, candidates }
+        let may_lack_free = is_static && object.is_program && symbols.find("free").is_none();
+        keep_allocators(&mut candidates, may_lack_free);
+        Look { object, symbols, candidates, may_lack_free }
     }
 }
 
 /// Keeps the functions of allocators: of each group that has a function that allocates and one that frees. Operators,
-/// C23's variants of free and the functions of a sandbox are kept if there is any such group.
-pub fn keep_allocators(candidates: &mut Vec<Candidate>) {
+/// C23's variants of free and the functions of a sandbox are kept if there is any such group. `may_lack_free` is
+/// that of the `Look`.
+pub fn keep_allocators(candidates: &mut Vec<Candidate>, may_lack_free: bool) {
     let has = |group: &(Family, String), is: fn(&Wanted) -> bool| {
         candidates
             .iter()
-            .any(|other| &other.wanted.group == group && !other.wanted.is_forbidding() && is(&other.wanted))
+            .any(|other| &other.wanted.group == group && !other.wanted.is_no_allocator() && is(&other.wanted))
     };
     let is_whole = |group: &(Family, String)| {
-        !group.0.is_addition() && has(group, |w| w.meaning.is_allocating()) && has(group, |w| w.meaning.is_free())
+        let frees = has(group, |w| w.meaning.is_free()) || may_lack_free && group.0 == Family::Libc;
+        !group.0.is_addition() && has(group, |w| w.meaning.is_allocating()) && frees
     };
     let mut groups: Vec<(Family, String)> = candidates.iter().map(|other| other.wanted.group.clone()).collect();
     groups.sort();
@@ -88,7 +93,7 @@ pub fn keep_allocators(candidates: &mut Vec<Candidate>) {
         let group = &candidate.wanted.group;
         // jemalloc without a prefix is an addition to the malloc that it defines.
         let is_plain_jemalloc = group.0 == Family::Jemalloc && group.1.is_empty();
-        let is_addition = group.0.is_addition() || candidate.wanted.is_forbidding() || is_plain_jemalloc;
+        let is_addition = group.0.is_addition() || candidate.wanted.is_no_allocator() || is_plain_jemalloc;
         let is_needed = group.0 != Family::Duckdb || groups.iter().any(|(family, _)| *family == Family::Jemalloc);
         groups.contains(group) || is_addition && is_needed && !groups.is_empty()
     });

@@ -41,7 +41,12 @@ impl Checked {
         }
         let process = Process::new(pid).map_err(|_| Refusal::NoProcess(pid))?;
         let process = Process { interrupt, ..process };
-        check(&process).map_err(|refusal| refusal.checked(&process, None))
+        Self::of(&process)
+    }
+
+    /// Checks a process that may be held.
+    pub(crate) fn of(process: &Process) -> Result<Checked, Refusal> {
+        check(process).map_err(|refusal| refusal.checked(process, None))
     }
 
     /// Replaces a refusal that is only a consequence of something else, see [`Refusal::checked`].
@@ -75,7 +80,7 @@ fn check(process: &Process) -> Result<Checked, Refusal> {
     if let Some(cgroup) = frozen::cgroup_of(process) {
         return Err(Refusal::Frozen { pid, cgroup });
     }
-    if status.tracer != 0 {
+    if status.tracer != 0 && !process.hold.is_on() {
         return Err(Refusal::traced(pid, status.tracer));
     }
     // The memory is opened before the maps are read. If an exec replaces the program in between, the addresses are

@@ -29,11 +29,19 @@ pub enum Refusal {
          (docker run --cap-add=SYS_PTRACE)"
     )]
     NoPermission { pid: u32 },
+    #[error(
+        "the kernel does not allow heaptrack to trace a program that it starts, without which this one cannot be recorded: {why}"
+    )]
+    OwnChild { why: String },
+    #[error(
+        "/proc is not mounted, and without it a program that is static or defines its own malloc cannot be recorded"
+    )]
+    NoProc,
     #[error("process {pid} is traced already by {tracer}: end that first (gdb: detach; strace: Ctrl-C)")]
     Traced { pid: u32, tracer: String },
     #[error("process {pid} is being recorded by heaptrack (pid {recorder}): `heaptrack detach {pid}` ends that")]
     Recorded { pid: u32, recorder: u32 },
-    #[error("process {pid} was started by heaptrack and carries its library: its allocations are recorded there")]
+    #[error("process {pid} was started by heaptrack: its allocations are recorded there")]
     Launched { pid: u32 },
     #[error(
         "process {pid} was launched by heaptrack and is recorded by process {recorder}; that recording ends when the program does \
@@ -41,7 +49,7 @@ pub enum Refusal {
     )]
     LaunchedBy { pid: u32, recorder: u32 },
     #[error(
-        "process {pid} was launched by heaptrack, whose process has ended: nothing records it any more, and nothing is patched"
+        "process {pid} was launched by heaptrack, whose process has ended: nothing records it any more, and its hooks do nothing"
     )]
     LaunchedByNobody { pid: u32 },
     #[error("process {pid} is frozen (cgroup {cgroup}): thaw it first (`docker unpause`, or the cgroup's freezer)")]
@@ -69,7 +77,8 @@ pub enum Refusal {
     )]
     Go { exe: String },
     #[error(
-        "{exe} is linked statically and has no symbols, so its malloc cannot be found: attach to a build that is not stripped"
+        "{exe} is linked statically and has no symbols, so its malloc cannot be found: use a build that is not stripped, or \
+         name the folder of its debug file with --debug-path"
     )]
     Stripped { exe: String },
     #[error("no malloc was found in process {pid}: there is nothing to record")]
@@ -91,6 +100,10 @@ pub enum Refusal {
     Restless { pid: u32 },
     #[error("the process keeps changing what is to be patched; try again")]
     Busy,
+    #[error(
+        "the program's loader is not one that heaptrack knows how to stop: record the program by attaching to it (heaptrack -p)"
+    )]
+    Loader,
     #[error("no usable `syscall` instruction was found in the program")]
     NoGadgets,
     #[error("thread {tid} has no stack that heaptrack could use for system calls")]
@@ -158,8 +171,24 @@ impl Refusal {
         if !user.is_root() && status.uid != user.as_raw() {
             return Refusal::OtherUser { pid, uid: status.uid };
         }
-        let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
-        Self::without_permission(pid, scope.and_then(|text| text.trim().parse().ok()))
+        Self::without_permission(pid, ptrace_scope())
+    }
+
+    /// Returns why a child of ours cannot be traced, after a request for it has failed with `error`.
+    pub fn own_child(process: &Process, error: &io::Error) -> Refusal {
+        match process.status() {
+            Ok(status) if status.tracer != 0 => Refusal::traced(process.pid, status.tracer),
+            _ => Self::own_child_without_permission(ptrace_scope(), error),
+        }
+    }
+
+    fn own_child_without_permission(scope: Option<u32>, error: &io::Error) -> Refusal {
+        let why = match scope {
+            Some(3) => "kernel.yama.ptrace_scope is 3, so no process can be traced until the next boot".to_owned(),
+            Some(2) => "kernel.yama.ptrace_scope is 2, so only root may trace: run heaptrack as root".to_owned(),
+            _ => format!("{error}; a container needs the capability SYS_PTRACE (docker run --cap-add=SYS_PTRACE)"),
+        };
+        Refusal::OwnChild { why }
     }
 
     pub fn traced(pid: u32, tracer: u32) -> Refusal {
@@ -176,6 +205,10 @@ impl Refusal {
     }
 }
 
+fn ptrace_scope() -> Option<u32> {
+    fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
+}
+
 /// Returns the name and pid of a process, for a message.
 fn name_of(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -185,6 +218,7 @@ fn name_of(pid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hold::Hold;
     use crate::interrupt::Interrupt;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -197,6 +231,11 @@ mod tests {
         assert!(sentence(Some(3)).contains("until the next boot"));
         assert!(sentence(Some(0)).contains("--cap-add=SYS_PTRACE"));
         assert!(sentence(None).contains("SYS_PTRACE"));
+        let denied = io::Error::from_raw_os_error(libc::EPERM);
+        let sentence = |scope| Refusal::own_child_without_permission(scope, &denied).to_string();
+        assert!(sentence(Some(3)).ends_with("until the next boot"));
+        assert!(sentence(Some(2)).ends_with("run heaptrack as root"));
+        assert!(sentence(Some(1)).contains("Operation not permitted") && sentence(None).contains("SYS_PTRACE"));
     }
 
     /// Sentences for cases that a test cannot produce with a real target. `tests/tests/attach_refusals.rs` tests most
@@ -215,6 +254,7 @@ mod tests {
             folder: "/proc/2147483632".into(),
             started: 1,
             interrupt: Interrupt::default(),
+            hold: Hold::default(),
         };
         let gone = [Refusal::seize(&gone, &error()), Refusal::seize(&gone, &io::Error::from_raw_os_error(libc::ESRCH))];
         assert_eq!(gone.map(said), ["the process has ended or become another program meanwhile"; 2]);

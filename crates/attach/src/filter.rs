@@ -5,6 +5,7 @@
 //! for it. So the BPF programs of the filters are read (which needs root) and run here, on the calls that recording
 //! would make.
 use crate::error::Refusal;
+use crate::hold;
 use crate::process::Process;
 use crate::ptrace::{self, Tid};
 use crate::world::{self, World};
@@ -86,7 +87,7 @@ fn check_thread(process: &Process, tid: Tid, our_filters: u32) -> Result<Verdict
     if status.seccomp == STRICT {
         return Err(Refusal::StrictSeccomp { pid, tid });
     }
-    match crate::on_own_thread(|| read(process, tid)) {
+    match hold::on_tracing_thread(process, || read(process, tid)) {
         Ok(filters) => match forbidden(&filters) {
             Some(call) => Err(Refusal::Seccomp { pid, call }),
             None => {

@@ -19,9 +19,10 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Returns true for a function that a program uses to forbid itself system calls.
-    pub const fn is_forbidding(&self) -> bool {
-        matches!(self.shim, Shim::Prctl | Shim::Syscall)
+    /// Returns true for a function that allocates and frees nothing: one by which a program forbids itself system calls,
+    /// or one that makes or replaces a process.
+    pub const fn is_no_allocator(&self) -> bool {
+        matches!(self.shim, Shim::Prctl | Shim::Syscall | Shim::Execve | Shim::Fork)
     }
 }
 
@@ -35,6 +36,9 @@ const SANITIZERS: [(&str, &str, &str); 4] = [
 /// The functions through which programs forbid themselves system calls or the time stamp counter. They are hooked only
 /// in a file that also has a malloc, as libc has.
 const FORBIDDING: [(&str, Shim); 2] = [("prctl", Shim::Prctl), ("syscall", Shim::Syscall)];
+/// The function to which all exec functions of a libc lead, and its fork. They are hooked only in a program that heaptrack
+/// has started.
+const PROCESSES: [(&str, Shim); 2] = [("execve", Shim::Execve), ("fork", Shim::Fork)];
 
 /// glibc's functions that call free for blocks that the program has already freed.
 const CACHES: [&str; 2] = ["tcache_thread_shutdown", "__malloc_arena_thread_freeres"];
@@ -57,7 +61,7 @@ impl Allocators {
     }
 
     pub fn find(&self, name: &str) -> Option<Wanted> {
-        if let Some((_, shim)) = FORBIDDING.iter().find(|(known, _)| *known == name) {
+        if let Some((_, shim)) = FORBIDDING.iter().chain(&PROCESSES).find(|(known, _)| *known == name) {
             let meaning = Entry::NONE.meaning;
             let group = (Family::Libc, String::new());
             return Some(Wanted { shim: *shim, plain: None, is_malloc: false, is_main_free: false, meaning, group });
@@ -97,7 +101,7 @@ pub fn is_wanted(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else { return false };
     allocators::may_be_known(name)
         || CACHES.contains(&name)
-        || FORBIDDING.iter().any(|(known, _)| *known == name)
+        || FORBIDDING.iter().chain(&PROCESSES).any(|(known, _)| *known == name)
         || SANITIZERS.iter().any(|(symbol, ..)| *symbol == name)
 }
 

@@ -16,6 +16,7 @@ use crate::process::Process;
 use crate::ready;
 use crate::slots::{self, PAD, SLOT};
 use capture::allocators::Family;
+use capture::entry::Shim;
 use capture::hooks::FAMILY_HOOKS;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -143,6 +144,7 @@ impl Patcher {
             }
             let plain = plain_addresses(&symbols);
             let mut look = Look::at(object, symbols, maps, &self.memory, false);
+            look.candidates.retain(|candidate| !matches!(candidate.wanted.shim, Shim::Execve | Shim::Fork));
             if self.is_launched {
                 keep_patched_only(&mut look, module.is_hooked, &plain);
             }
@@ -187,6 +189,6 @@ fn keep_patched_only(look: &mut Look<'_>, is_hooked: bool, plain: &[u64]) {
             Family::Operators | Family::Duckdb => !has_jemalloc,
             _ => false,
         };
-        !(is_left_out || wanted.is_forbidding() || is_hooked && is_exported())
+        !(is_left_out || wanted.is_no_allocator() || is_hooked && is_exported())
     });
 }

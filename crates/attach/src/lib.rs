@@ -26,6 +26,7 @@ mod files;
 mod filter;
 mod frame;
 mod frozen;
+mod hold;
 mod home;
 mod hooked_functions;
 mod image;
@@ -36,6 +37,7 @@ mod journal;
 mod late;
 mod launch;
 mod loader;
+mod loader_stop;
 mod maps;
 mod memory;
 mod plan;
@@ -49,9 +51,11 @@ mod reports;
 mod scan;
 mod session;
 mod slots;
+mod start;
 mod unwind;
 mod world;
 
+pub use capture::core::PassedOn;
 pub use check::Checked;
 pub use children::Children;
 pub use error::Refusal;
@@ -62,6 +66,7 @@ pub use prepare::Prepared;
 pub use process::Process;
 pub use repair::Restored;
 pub use session::{Attached, Standing};
+pub use start::{Means, NotStarted, Shared, Started, start};
 
 use image::Image;
 use journal::Journal;
@@ -84,13 +89,14 @@ pub enum Detached {
 pub fn detach(pid: u32, library: &[u8], interrupt: Interrupt) -> Result<Detached, Refusal> {
     let image_id = Image::parse(library)?.id;
     let checked = Checked::interruptible(pid, interrupt)?;
+    match launch::recorder_of(&checked) {
+        Some(Some(recorder)) => return Err(checked.truth(Refusal::LaunchedBy { pid, recorder })),
+        Some(None) => return Err(checked.truth(Refusal::LaunchedByNobody { pid })),
+        None => (),
+    }
     let journals = Journal::find(&checked.maps, &checked.memory);
     if journals.is_empty() {
-        return Err(checked.truth(match launch::recorder_of(&checked) {
-            Some(Some(recorder)) => Refusal::LaunchedBy { pid, recorder },
-            Some(None) => Refusal::LaunchedByNobody { pid },
-            None => Refusal::NotAttached(pid),
-        }));
+        return Err(checked.truth(Refusal::NotAttached(pid)));
     }
     if let Some(journal) = journals.iter().find(|journal| journal.is_recorded(&checked.process)) {
         return Ok(Detached::Recorder(journal.recorder));

@@ -97,7 +97,7 @@ mod tests {
     fn no_address_of_ours_is_written_into_a_target() {
         let zeros = AttachBlock::of_zeros(Geometry::tight(WRITER_MEMORY));
         let block = AttachBlock { has_membarrier: 1, has_counter: 1, ..zeros };
-        let mut bytes = block.to_core_bytes().unwrap();
+        let mut bytes = block.to_core_bytes(None).unwrap();
         // Two neighbouring numbers of the geometry may look like an address.
         let geometry = block.geometry.to_bytes();
         let at = bytes.windows(geometry.len()).position(|part| part == geometry).unwrap();

@@ -100,12 +100,28 @@ impl Plan {
             is_blind |= object.is_program && !symbols.has_table;
             is_known &= symbols.is_known;
             plan.exports.extend(symbols.exports().map(|(name, at)| Export { bias: object.bias, name, at }));
-            looks.push(Look::at(object, symbols, maps, memory, loader.is_static));
+            let mut look = Look::at(object, symbols, maps, memory, loader.is_static);
+            look.candidates.retain(|candidate| match candidate.wanted.shim {
+                Shim::Execve => process.hold.hooks_exec(),
+                Shim::Fork => process.hold.is_on(),
+                _ => true,
+            });
+            looks.push(look);
         }
         if !is_known {
             plan.exports.clear();
         }
         let mut refused = plan.add_all(looks, &objects, loader, maps, memory);
+        // A program that heaptrack starts is patched for the sake of its own allocator.
+        let is_own = |refusal: &Refusal| {
+            let is_program = |path: &str| objects.iter().any(|object| object.is_program && object.path == path);
+            matches!(refusal, Refusal::NotPatchable { module, .. } if is_program(module))
+        };
+        if process.hold.is_on()
+            && let Some(at) = refused.iter().position(is_own)
+        {
+            return Err(refused.swap_remove(at));
+        }
         if !plan.entries.is_empty() {
             let beyond = "a call of it is recorded only if it reaches another allocator";
             plan.notes.extend(refused.iter().map(|refusal| format!("{refusal}: {beyond}")));
@@ -161,12 +177,12 @@ impl Plan {
 
     /// Adds the wanted functions of one file. `is_only`: no other file has an allocator, which could call this one.
     fn add(&mut self, look: Look<'_>, is_only: bool, maps: &Maps, memory: &Memory) -> Result<(), Refusal> {
-        let Look { object, symbols, mut candidates } = look;
+        let Look { object, symbols, mut candidates, may_lack_free } = look;
         let is_glibc = object.name() == "libc.so.6" || object.name().starts_with("libc-2.");
         if let Some((function, why)) = self.drop_unreachable(object, &mut candidates) {
             return Err(Refusal::NotPatchable { function, module: object.path.clone(), why });
         }
-        keep_allocators(&mut candidates);
+        keep_allocators(&mut candidates, may_lack_free);
         if candidates.is_empty() {
             return Ok(());
         }

@@ -21,13 +21,14 @@ use crate::ready::{self, Written};
 use crate::remote::{Gadgets, Remote};
 use crate::repair::{self, Undo};
 use crate::slots::{self, PAD, SLOT};
+use crate::start::Shared;
 use crate::world::{self, World};
 use crate::{CHANNEL_NAME, frame};
 use capture::core::WRITER_MEMORY;
 use capture::entry::Range;
 use channel::Geometry;
 use rustix::fs::{Mode, OFlags};
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -56,7 +57,7 @@ pub struct Prepared {
     pub(crate) geometry: Geometry,
     pub(crate) membarrier: bool,
     pub(crate) undo: Undo,
-    /// The shared memory that the target has created. It contains only zeros.
+    /// The shared memory, if the target has created it. It contains only zeros.
     pub channel: Option<OwnedFd>,
     /// What cannot be recorded, as sentences for the user.
     pub notes: Vec<String>,
@@ -98,7 +99,8 @@ impl Prepared {
 /// Finds the allocators. A program that has only just started (`./server & heaptrack -p $!`) may not have its libraries
 /// yet, so this waits for a moment.
 fn find_allocators(checked: &mut Checked, separate: Separate<'_>) -> Result<(Gadgets, Loader, Plan), Refusal> {
-    let mut looks = LOOKS;
+    // A program that is held does not get any libraries meanwhile.
+    let mut looks = if checked.process.hold.is_on() { 1 } else { LOOKS };
     loop {
         checked.maps = Maps::of(&checked.process.folder).map_err(|_| Refusal::Gone)?;
         looks -= 1;
@@ -116,39 +118,63 @@ fn look(checked: &Checked, separate: Separate<'_>) -> Result<(Gadgets, Loader, P
     Ok((gadgets, loader, plan))
 }
 
+/// Where the shared memory comes from.
+#[derive(Clone, Copy, Debug)]
+pub enum Channel {
+    /// The target creates it. The target may be in other namespaces, so it could not open a file of ours.
+    Created(Geometry),
+    /// The target is a child of ours that has inherited it.
+    Inherited(Shared),
+}
+
+impl Channel {
+    const fn geometry(&self) -> Geometry {
+        match self {
+            Channel::Created(geometry) | Channel::Inherited(Shared { geometry, .. }) => *geometry,
+        }
+    }
+}
+
+/// Prepares a program that is held at its start.
+pub fn held(checked: Checked, image: &Image, separate: Separate<'_>, channel: Channel) -> Result<Prepared, Refusal> {
+    let undo = Undo::new(&checked.process, &checked.memory, image.id);
+    build(checked, image, separate, Vec::new(), undo, channel)
+}
+
 fn prepare(checked: Checked, image: &Image, separate: Separate<'_>) -> Result<Prepared, Refusal> {
     let pid = checked.process.pid;
+    if checked.is_launched() {
+        return Err(Refusal::Launched { pid });
+    }
     let found = Journal::find(&checked.maps, &checked.memory);
     if let Some(journal) = found.iter().find(|journal| journal.is_recorded(&checked.process)) {
         return Err(Refusal::Recorded { pid, recorder: journal.recorder });
     }
-    if checked.is_launched() {
-        return Err(Refusal::Launched { pid });
-    }
     // If an earlier recorder died, first restore what it left.
     repair::restore(&checked, &found, image.id)?;
     let undo = Undo::new(&checked.process, &checked.memory, image.id);
-    build(checked, image, found, undo, separate)
+    let geometry = if checked.process.limits_address_space() {
+        Geometry::tight(WRITER_MEMORY)
+    } else {
+        Geometry::roomy(WRITER_MEMORY)
+    };
+    build(checked, image, separate, found, undo, Channel::Created(geometry))
 }
 
 /// Makes the memory, the slots and the shared memory, in a process in which no session is in force.
 fn build(
     mut checked: Checked,
     image: &Image,
+    separate: Separate<'_>,
     found: Vec<Journal>,
     undo: Undo,
-    separate: Separate<'_>,
+    channel: Channel,
 ) -> Result<Prepared, Refusal> {
     let (gadgets, loader, plan) = find_allocators(&mut checked, separate)?;
     let old = found.into_iter().find(|journal| journal.image_id == image.id && journal.has_room());
     let old = old.map(|journal| Journal { imports: journal.kept(), ..journal });
-    let geometry = if checked.process.limits_address_space() {
-        Geometry::tight(WRITER_MEMORY)
-    } else {
-        Geometry::roomy(WRITER_MEMORY)
-    };
     let mut mapped =
-        with_thread(&checked, gadgets, |remote| map(remote, &checked, image, &plan, &loader, old, geometry))?;
+        with_thread(&checked, gadgets, |remote| map(remote, &checked, image, &plan, &loader, old, channel))?;
     let places = if mapped.is_new {
         home::fill(&checked.memory, &mut mapped.journal, image)?
     } else {
@@ -170,9 +196,9 @@ fn build(
         hooked: plan.entries.iter().map(|entry| entry.module.start).collect(),
         exports: plan.exports,
         region: mapped.region,
-        geometry,
+        geometry: channel.geometry(),
         membarrier: mapped.membarrier,
-        channel: Some(mapped.channel),
+        channel: mapped.channel,
         journal: mapped.journal,
         checked,
         undo,
@@ -185,7 +211,7 @@ struct Mapped {
     journal: Journal,
     is_new: bool,
     region: u64,
-    channel: OwnedFd,
+    channel: Option<OwnedFd>,
     membarrier: bool,
 }
 
@@ -196,7 +222,7 @@ fn map(
     plan: &Plan,
     loader: &Loader,
     old: Option<Journal>,
-    geometry: Geometry,
+    channel: Channel,
 ) -> Result<Mapped, Refusal> {
     let is_new = old.is_none();
     let mut journal = match old {
@@ -216,7 +242,12 @@ fn map(
     map_table(remote, checked, &mut journal, plan)?;
     journal.write(&checked.memory).map_err(|error| Refusal::Memory { pid: checked.process.pid, error })?;
     close_forgotten(remote, checked);
-    let (channel, region) = share(remote, checked, &journal, geometry)?;
+    let (channel, region) = match channel {
+        Channel::Created(geometry) => {
+            share(remote, checked, &journal, geometry).map(|(channel, region)| (Some(channel), region))?
+        }
+        Channel::Inherited(shared) => (None, map_inherited(remote, shared)?),
+    };
     let registered = remote.call(libc::SYS_membarrier, [REGISTER_GLOBAL_EXPEDITED, 0, 0, 0, 0, 0]);
     Ok(Mapped { journal, is_new, region, channel, membarrier: registered.is_ok() })
 }
@@ -278,8 +309,24 @@ fn close_forgotten(remote: &mut Remote<'_>, checked: &Checked) {
     }
 }
 
-/// Lets the target create the shared memory. The target may be in other namespaces, so it could not open a file of
-/// ours.
+/// Lets a child of ours map the shared memory that it has inherited, and close its descriptor.
+fn map_inherited(remote: &mut Remote<'_>, shared: Shared) -> Result<u64, Refusal> {
+    let region = map_channel(remote, shared.geometry, shared.descriptor);
+    let _ = remote.call(libc::SYS_close, [shared.descriptor as u64, 0, 0, 0, 0, 0]);
+    region
+}
+
+fn map_channel(remote: &mut Remote<'_>, geometry: Geometry, descriptor: RawFd) -> Result<u64, Refusal> {
+    let length = geometry.fixed_len() as u64;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let region = remote.map(0, length, protection, libc::MAP_SHARED, descriptor);
+    let region = region.map_err(Refusal::call("to map the shared memory"))?;
+    // Only keeps core dumps small, so a failure does not matter.
+    let _ = remote.advise(region, length, libc::MADV_DONTDUMP);
+    Ok(region)
+}
+
+/// Lets the target create the shared memory.
 fn share(
     remote: &mut Remote<'_>,
     checked: &Checked,
@@ -298,12 +345,7 @@ fn share(
         let ours = ours.map_err(|error| Refusal::Call { what: "its shared memory to us", error: error.into() })?;
         rustix::fs::ftruncate(&ours, geometry.total_len() as u64)
             .map_err(|error| Refusal::Call { what: "shared memory of that size", error: error.into() })?;
-        let length = geometry.fixed_len() as u64;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let region = remote.map(0, length, protection, libc::MAP_SHARED, fd as i32);
-        let region = region.map_err(Refusal::call("to map the shared memory"))?;
-        // Only keeps core dumps small, so a failure does not matter.
-        let _ = remote.advise(region, length, libc::MADV_DONTDUMP);
+        let region = map_channel(remote, geometry, fd as RawFd)?;
         Ok((ours, region))
     };
     let taken = take();

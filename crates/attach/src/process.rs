@@ -2,8 +2,9 @@
 //!
 //! Receives: a pid in our own namespace. Must hold: it also works for a process whose first thread has ended. The
 //! process's own folder in /proc is empty then, so that of another thread is used.
+use crate::hold::Hold;
 use crate::interrupt::Interrupt;
-use crate::ptrace::Tid;
+use crate::ptrace::{self, Event, Tid};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -17,6 +18,7 @@ pub struct Process {
     pub started: u64,
     /// Set if the user no longer wants to wait for the process.
     pub interrupt: Interrupt,
+    pub hold: Hold,
 }
 
 /// The fields of /proc/PID/status that are needed.
@@ -74,7 +76,8 @@ impl Process {
     pub fn new(pid: u32) -> io::Result<Process> {
         let whole = PathBuf::from(format!("/proc/{pid}"));
         let started = started(pid).ok_or(io::ErrorKind::NotFound)?;
-        let mut process = Process { pid, folder: whole.clone(), started, interrupt: Interrupt::default() };
+        let mut process =
+            Process { pid, folder: whole.clone(), started, interrupt: Interrupt::default(), hold: Hold::default() };
         let lives = |folder: &Path| {
             let status = status(folder).unwrap_or_default();
             status.vm_size && !matches!(status.state, 'Z' | 'X' | '?')
@@ -114,6 +117,11 @@ impl Process {
     pub fn thread_state(&self, tid: Tid) -> Option<char> {
         let text = fs::read_to_string(format!("/proc/{}/task/{tid}/stat", self.pid)).ok()?;
         text.rsplit_once(") ")?.1.chars().next()
+    }
+
+    /// Returns what happened to a traced thread, or `None` if nothing has yet.
+    pub fn poll(&self, tid: Tid) -> Option<Event> {
+        if self.hold.is_on() { ptrace::poll_child(tid, false) } else { ptrace::poll(tid) }
     }
 
     pub fn exe(&self) -> io::Result<PathBuf> {

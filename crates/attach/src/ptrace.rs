@@ -5,8 +5,11 @@
 use libc::{c_int, c_long, c_void, pid_t, user_regs_struct};
 use std::{io, mem, ptr};
 
+const EVENT_EXEC: i32 = 4;
 pub const EVENT_STOP: i32 = 128;
 const SYSGOOD: usize = 1;
+const TRACEEXEC: usize = 1 << EVENT_EXEC;
+const LISTEN: libc::c_uint = 0x4208;
 const GETSIGMASK: libc::c_uint = 0x420a;
 const SETSIGMASK: libc::c_uint = 0x420b;
 const SECCOMP_GET_FILTER: libc::c_uint = 0x420c;
@@ -24,6 +27,8 @@ pub enum Event {
     Stopped,
     /// It was stopped before or after a system call.
     SystemCall,
+    /// It has executed another program, none of whose instructions has run. Only after `seize_until_exec`.
+    Exec,
     /// A signal is about to be delivered.
     Signal(i32),
     /// It has ended.
@@ -42,6 +47,11 @@ pub fn seize(tid: Tid) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, tid, 0, SYSGOOD).map(drop)
 }
 
+/// As `seize`. The thread also stops when it executes another program.
+pub fn seize_until_exec(tid: Tid) -> io::Result<()> {
+    request(libc::PTRACE_SEIZE, tid, 0, SYSGOOD | TRACEEXEC).map(drop)
+}
+
 pub fn interrupt(tid: Tid) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
 }
@@ -50,9 +60,19 @@ pub fn resume(tid: Tid, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT, tid, 0, signal as usize).map(drop)
 }
 
+/// Leaves a thread stopped that a signal has stopped, and reports when another signal lets it continue.
+pub fn listen(tid: Tid) -> io::Result<()> {
+    request(LISTEN, tid, 0, 0).map(drop)
+}
+
 /// Lets a thread run until it enters or leaves a system call.
 pub fn resume_to_call(tid: Tid) -> io::Result<()> {
-    request(libc::PTRACE_SYSCALL, tid, 0, 0).map(drop)
+    resume_to_call_with(tid, 0)
+}
+
+/// As `resume_to_call`, and delivers a signal.
+pub fn resume_to_call_with(tid: Tid, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_SYSCALL, tid, 0, signal as usize).map(drop)
 }
 
 pub fn detach(tid: Tid) -> io::Result<()> {
@@ -105,9 +125,30 @@ pub fn seccomp_filter(tid: Tid, index: usize) -> io::Result<Option<Vec<libc::soc
 
 /// Returns what happened to a traced thread, or `None` if nothing has yet.
 pub fn poll(tid: Tid) -> Option<Event> {
+    wait(tid, libc::WNOHANG)
+}
+
+/// As `poll`, for a process that is a child of ours. If it has ended, its exit code stays for the code that waits for
+/// our children. `blocks`: waits until something happens.
+pub fn poll_child(pid: Tid, blocks: bool) -> Option<Event> {
+    // SAFETY: `siginfo_t` consists of integers and pointers that are not followed, so zero bytes are a valid value.
+    let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
+    let options =
+        libc::WEXITED | libc::WSTOPPED | libc::__WALL | libc::WNOWAIT | if blocks { 0 } else { libc::WNOHANG };
+    // SAFETY: `waitid` writes one `siginfo_t`, into the local `info`.
+    let result = unsafe { libc::waitid(libc::P_PID, pid, &mut info, options) };
+    match (result, info.si_code) {
+        (-1, _) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => None,
+        (-1, _) | (0, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED) => Some(Event::Gone),
+        (_, 0) => None,
+        _ => wait(pid, libc::WNOHANG),
+    }
+}
+
+fn wait(tid: Tid, options: c_int) -> Option<Event> {
     let mut status: c_int = 0;
     // SAFETY: `waitpid` writes one `c_int`, into the local `status`.
-    let found = unsafe { libc::waitpid(tid as pid_t, &mut status, libc::__WALL | libc::WNOHANG) };
+    let found = unsafe { libc::waitpid(tid as pid_t, &mut status, libc::__WALL | options) };
     match found {
         0 => None,
         -1 => Some(Event::Gone),
@@ -121,9 +162,16 @@ fn event(status: c_int) -> Event {
     }
     match libc::WSTOPSIG(status) {
         _ if status >> 16 == EVENT_STOP => Event::Stopped,
+        _ if status >> 16 == EVENT_EXEC => Event::Exec,
         signal if signal == libc::SIGTRAP | 0x80 => Event::SystemCall,
         signal => Event::Signal(signal),
     }
+}
+
+/// Ends a child of ours that has not been waited for, so that its pid cannot belong to another process.
+pub fn kill_child(pid: u32) {
+    // SAFETY: `kill` takes numbers only and touches no memory of ours.
+    unsafe { libc::kill(pid as pid_t, libc::SIGKILL) };
 }
 
 /// Sends a signal to one thread.

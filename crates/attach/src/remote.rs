@@ -182,7 +182,7 @@ impl<'a> Remote<'a> {
             ptrace::resume_to_call(self.tid)?;
             match self.wait(&mut patience)? {
                 Event::SystemCall => return Ok(()),
-                Event::Stopped => (),
+                Event::Stopped | Event::Exec => (),
                 Event::Signal(signal) => self.put_off.push(signal),
                 Event::Gone => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
             }
@@ -193,7 +193,7 @@ impl<'a> Remote<'a> {
     fn wait(&self, patience: &mut Patience<'_>) -> io::Result<Event> {
         let mut spins = 0;
         loop {
-            match ptrace::poll(self.tid) {
+            match self.process.poll(self.tid) {
                 Some(event) => return Ok(event),
                 None if spins < SPINS => {
                     spins += 1;
@@ -211,11 +211,11 @@ impl<'a> Remote<'a> {
         ptrace::interrupt(self.tid)?;
         let end = Instant::now() + LONGEST_STOP;
         loop {
-            match ptrace::poll(self.tid) {
+            match self.process.poll(self.tid) {
                 Some(Event::Stopped) => return Ok(()),
                 Some(Event::Gone) => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
                 // A stop before or after the call is as good as any other.
-                Some(Event::SystemCall) => return Ok(()),
+                Some(Event::SystemCall | Event::Exec) => return Ok(()),
                 Some(Event::Signal(signal)) => {
                     self.put_off.push(signal);
                     return Ok(());
@@ -246,11 +246,11 @@ impl Drop for Remote<'_> {
         let _ = ptrace::interrupt(self.tid).and_then(|()| ptrace::resume(self.tid, 0));
         let end = Instant::now() + LONGEST_STOP;
         loop {
-            match ptrace::poll(self.tid) {
+            match self.process.poll(self.tid) {
                 Some(Event::Stopped | Event::Gone) => break,
                 // The thread has its own registers again, so the signal can be delivered.
                 Some(Event::Signal(signal)) => drop(ptrace::resume(self.tid, signal)),
-                Some(Event::SystemCall) => drop(ptrace::resume(self.tid, 0)),
+                Some(Event::SystemCall | Event::Exec) => drop(ptrace::resume(self.tid, 0)),
                 None if Instant::now() >= end => break,
                 None => std::thread::yield_now(),
             }

@@ -10,6 +10,7 @@ use crate::check::Checked;
 use crate::children::{self, Children};
 use crate::error::Refusal;
 use crate::frozen;
+use crate::hold;
 use crate::in_hook;
 use crate::interrupt::Interrupt;
 use crate::journal::{Found, Journal};
@@ -96,7 +97,7 @@ impl Drop for Undo {
     fn drop(&mut self) {
         if let Some((process, memory)) = self.target.take() {
             let image_id = self.image_id;
-            let _ = crate::on_own_thread(|| {
+            let _ = hold::on_tracing_thread(&process, || {
                 give_up(&process, &memory, image_id);
                 Ok(())
             });

@@ -28,7 +28,7 @@ use crate::reports;
 use crate::scan;
 use crate::world::World;
 use capture::api::{ENTRIES, Located};
-use capture::core::{ACTIVE, AttachBlock};
+use capture::core::{ACTIVE, AttachBlock, EARLY, PassedOn};
 use capture::modules::Description;
 use channel::{Clock, Fence, ModuleFlags, Phase, Region, Stamp};
 use std::sync::atomic::Ordering;
@@ -76,7 +76,7 @@ impl Prepared {
     /// `stamp` is the current time stamp.
     pub fn begin(mut self, region: &Region, stamp: Stamp) -> Result<Attached, Refusal> {
         let (process, memory) = (self.checked.process.clone(), self.checked.memory.clone());
-        let begun = crate::on_own_thread(|| match begin(&mut self, region, stamp) {
+        let begun = crate::on_own_thread(|| match begin(&mut self, region, stamp, None) {
             Ok((pause, tables)) => {
                 let functions = self.written.ready.len() + self.written.hooks.len();
                 let Prepared { checked, journal, region, places, undo, .. } = self;
@@ -90,8 +90,26 @@ impl Prepared {
     }
 }
 
+/// Begins the recording of a program that is held at its start. The program has no end of its recording before its own,
+/// so nothing of the session has to be kept.
+pub fn begin_held(
+    mut prepared: Prepared,
+    region: &Region,
+    stamp: Stamp,
+    passed_on: Option<PassedOn<'_>>,
+) -> Result<(), Refusal> {
+    begin(&mut prepared, region, stamp, passed_on)?;
+    prepared.undo.forget();
+    Ok(())
+}
+
 /// Returns how long all threads were stopped, and the tables for reports that were filled.
-fn begin(prepared: &mut Prepared, region: &Region, stamp: Stamp) -> Result<(Duration, Vec<Located>), Refusal> {
+fn begin(
+    prepared: &mut Prepared,
+    region: &Region,
+    stamp: Stamp,
+    passed_on: Option<PassedOn<'_>>,
+) -> Result<(Duration, Vec<Located>), Refusal> {
     let process = prepared.checked.process.clone();
     let fence = if prepared.membarrier { Fence::Membarrier } else { Fence::InTarget };
     let header = region.header();
@@ -120,7 +138,7 @@ fn begin(prepared: &mut Prepared, region: &Region, stamp: Stamp) -> Result<(Dura
             continue;
         }
         move_threads(&prepared.written.ready, &threads)?;
-        let tables = open(prepared, region, &known, stamp)?;
+        let tables = open(prepared, region, &known, stamp, passed_on)?;
         let pause = world.elapsed();
         drop(world);
         header.phase.store(Phase::Recording as u32, Ordering::Release);
@@ -206,7 +224,13 @@ fn move_threads(ready: &[Ready], threads: &[scan::Thread]) -> Result<(), Refusal
 
 /// Writes everything to the target that makes it record, in the order of this function. All threads are stopped. The
 /// gate is opened last.
-fn open(prepared: &mut Prepared, region: &Region, known: &Known, stamp: Stamp) -> Result<Vec<Located>, Refusal> {
+fn open(
+    prepared: &mut Prepared,
+    region: &Region,
+    known: &Known,
+    stamp: Stamp,
+    passed_on: Option<PassedOn<'_>>,
+) -> Result<Vec<Located>, Refusal> {
     let tables = adopt_modules(prepared, region, known, stamp);
     let redirects = known.redirects(prepared);
     let Checked { process, memory, .. } = &prepared.checked;
@@ -217,7 +241,8 @@ fn open(prepared: &mut Prepared, region: &Region, known: &Known, stamp: Stamp) -
         debug => debug,
     };
     let block = attach_block(process, prepared, loader, debug, region);
-    let core = block.to_core_bytes().ok_or(Refusal::Image("the embedded capture library is from another build"))?;
+    let core = block.to_core_bytes(passed_on);
+    let core = core.ok_or(Refusal::Image("the embedded capture library is from another build"))?;
     memory.write(prepared.places.core, &core).map_err(failed)?;
     let journal = &mut prepared.journal;
     journal.recorder = std::process::id();
@@ -232,7 +257,9 @@ fn open(prepared: &mut Prepared, region: &Region, known: &Known, stamp: Stamp) -
         memory.write_words(import.at, &[import.slot]).map_err(failed)?;
     }
     reports::fill(memory, &tables, &prepared.places.reports).map_err(failed)?;
-    memory.write_words(journal.gate, &[u64::from(ACTIVE)]).map_err(failed)?;
+    // The first thread of a program that is held has no thread pointer yet, and no hook may use one.
+    let gate = if process.hold.is_on() { EARLY } else { ACTIVE };
+    memory.write_words(journal.gate, &[u64::from(gate)]).map_err(failed)?;
     Ok(tables)
 }
 

@@ -5,6 +5,7 @@
 //! - The target is never stopped for longer than the budget because of one thread that cannot stop. Such a thread is
 //!   waited for while the others run, for a bounded time that the user can cut short.
 //! - All threads are released in any case, by `Drop` or by the end of the tracing thread.
+//! - A process that is held (`hold.rs`) stays stopped.
 //! - A system call that the stop interrupted continues as if it had not been interrupted.
 //!
 //! ```text
@@ -68,6 +69,9 @@ enum Waited {
 impl World {
     /// Stops all threads.
     pub fn stop(process: &Process) -> Result<World, Refusal> {
+        if process.hold.is_on() {
+            return Ok(World::held(process));
+        }
         let mut patience = Patience::new(process, PATIENCE);
         loop {
             match Self::try_stop(process, &mut patience) {
@@ -81,6 +85,9 @@ impl World {
 
     /// Stops one thread, and waits up to `time` for it. The other threads run meanwhile.
     pub fn stop_one(process: &Process, tid: Tid, time: Duration) -> Result<World, Refusal> {
+        if process.hold.is_on() {
+            return Ok(World::held(process));
+        }
         let mut world = World::new(process);
         seize(process, tid).map_err(|unseized| unseized.refusal(process))?;
         world.tids.push(tid);
@@ -90,6 +97,13 @@ impl World {
             Waited::Gone => Err(Refusal::Gone),
             Waited::Slow => Err(Refusal::Unstoppable { tid }),
         }
+    }
+
+    /// The only thread of a process that is stopped already.
+    fn held(process: &Process) -> World {
+        let mut world = World::new(process);
+        world.tids.push(process.pid);
+        world
     }
 
     fn new(process: &Process) -> World {
@@ -174,6 +188,9 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        if self.process.hold.is_on() {
+            return;
+        }
         let late: Vec<Tid> = self.tids.iter().copied().filter(|tid| ptrace::detach(*tid).is_err()).collect();
         // A thread that has not stopped yet would return from its system call as if interrupted. The other threads run,
         // so it can be waited for. A thread that cannot stop is released when the tracing thread ends. One that has
@@ -246,7 +263,7 @@ fn wait_for(process: &Process, tid: Tid, patience: &mut Patience<'_>) -> Result<
             }
             Some(Event::Gone) => return Ok(Waited::Gone),
             Some(Event::Signal(signal)) => drop(ptrace::resume(tid, signal)),
-            Some(Event::SystemCall) => drop(ptrace::resume(tid, 0)),
+            Some(Event::SystemCall | Event::Exec) => drop(ptrace::resume(tid, 0)),
             None if patience.is_over() => return Ok(Waited::Slow),
             None if spins < SPINS => {
                 spins += 1;

@@ -15,6 +15,8 @@ use capture::core::{AttachBlock, CORE};
 use capture::entry::{CoreTable, Entry};
 use capture::events::attached::{self, Call};
 use capture::events;
+use capture::exec::{Strings, run_patched};
+use capture::fork::call_patched;
 use capture::loader::heaptrack_loader_entry;
 use capture::sandbox::{PR_SET_SECCOMP, PR_SET_TSC, SYS_PRCTL, SYS_SECCOMP, before_prctl, before_syscall, returned};
 use capture::{load_registers, pop_registers, push_registers, run_next_parts, store_registers};
@@ -37,6 +39,8 @@ static heaptrack_core_table: CoreTable = CoreTable {
         new_entry,
         prctl_entry,
         syscall_entry,
+        execve_entry,
+        fork_entry,
     ],
     reports: capture::api::ENTRY_POINTS,
 };
@@ -261,6 +265,41 @@ macro_rules! watching {
 
 watching!(prctl_entry, PR_SET_SECCOMP, PR_SET_TSC, before_prctl);
 watching!(syscall_entry, SYS_SECCOMP, SYS_PRCTL, before_syscall);
+
+unsafe extern "C" fn during_execve(path: usize, argv: Strings, envp: Strings, entry: &Entry) -> i32 {
+    // SAFETY: the arguments are those of the program's own call of this function. The profiler has written the address
+    // of the function's own code into `real`, and an entry never changes once a patch leads to it (`entry.rs`).
+    unsafe { run_patched(path, argv, envp, entry.real) }
+}
+
+extern "C" fn during_fork(entry: &Entry) -> i32 {
+    // SAFETY: the profiler has written the address of the code of libc's `fork` into `real`, and an entry never changes
+    // once a patch leads to it (`entry.rs`).
+    unsafe { call_patched(entry.real) }
+}
+
+/// libc's `execve` and `fork`. `$register` gets the address of the entry. After the slot has pushed it, the stack is
+/// aligned for a call.
+macro_rules! calling {
+    ($name:ident, $register:literal, $during:ident) => {
+        /// # Safety
+        /// Slots alone lead here (see this file's head).
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                "endbr64",
+                concat!("mov ", $register, ", [rsp]"),
+                "call {during}",
+                "add rsp, 8",
+                "ret",
+                during = sym $during,
+            )
+        }
+    };
+}
+
+calling!(execve_entry, "rcx", during_execve);
+calling!(fork_entry, "rdi", during_fork);
 
 /// # Safety
 /// Slots alone lead here (see this file's head).

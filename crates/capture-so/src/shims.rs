@@ -5,17 +5,31 @@
 //! function, and then records. The shim of a free records and then jumps, so no frame of ours is left when the real
 //! free runs.
 use capture::context::{Context, Next};
-use capture::events;
+use capture::events::{self, nesting as nested};
 use capture::hooks::Hook;
+use capture::nesting;
 use capture::real::{FUNCTIONS, function};
 use capture::{context_shim, load_registers, pop_registers, push_registers};
 
-extern "C" fn after_size0(context: &mut Context) -> Next {
+extern "C" fn after_malloc(context: &mut Context) -> Next {
     events::allocated(context, context.result, context.arguments[0])
 }
 
+/// Called after a function that may have called another hooked one.
+#[inline(always)]
+fn after(context: &mut Context, address: u64, size: u64) -> Next {
+    if nesting::libc().is_some() {
+        return nested::after(context, address, size);
+    }
+    events::allocated(context, address, size)
+}
+
+extern "C" fn after_size0(context: &mut Context) -> Next {
+    after(context, context.result, context.arguments[0])
+}
+
 extern "C" fn after_size1(context: &mut Context) -> Next {
-    events::allocated(context, context.result, context.arguments[1])
+    after(context, context.result, context.arguments[1])
 }
 
 /// Returns the size of a calloc. If the product overflows, the real function has returned null, and the size is not
@@ -25,7 +39,7 @@ pub fn product(context: &Context) -> u64 {
 }
 
 extern "C" fn after_product(context: &mut Context) -> Next {
-    events::allocated(context, context.result, product(context))
+    after(context, context.result, product(context))
 }
 
 /// Returns the block of a posix_memalign, or 0 if it failed.
@@ -39,7 +53,7 @@ pub fn after_out_result(context: &Context) -> u64 {
 }
 
 extern "C" fn after_out(context: &mut Context) -> Next {
-    events::allocated(context, after_out_result(context), context.arguments[2])
+    after(context, after_out_result(context), context.arguments[2])
 }
 
 extern "C" fn during_resize1(context: &mut Context) -> Next {
@@ -66,8 +80,16 @@ extern "C" fn before_free(address: u64, cfa: u64) {
     events::freeing(address, cfa);
 }
 
-extern "C" fn before_allocation(context: &Context) {
+extern "C" fn before_malloc(context: &Context) {
     events::allocating(context);
+}
+
+/// Called before a function that may call another hooked one.
+extern "C" fn before_other(context: &mut Context) {
+    match nesting::libc() {
+        Some(libc) => nested::before(context, libc),
+        None => events::allocating(context),
+    }
 }
 
 /// Defines a shim that makes a `Context`, runs `$body` and all next parts, and returns the result.
@@ -81,7 +103,7 @@ macro_rules! with_context {
 }
 
 macro_rules! allocating {
-    ($upper:ident, $name:ident, $after:ident) => {
+    ($upper:ident, $name:ident, $before:ident, $after:ident) => {
         with_context!(
             $name,
             [
@@ -93,7 +115,7 @@ macro_rules! allocating {
                 "mov rdi, rsp",
                 "call {after}",
             ],
-            before = sym before_allocation,
+            before = sym $before,
             functions = sym FUNCTIONS,
             offset = const Hook::$upper as usize * 8,
             after = sym $after,
@@ -126,17 +148,20 @@ macro_rules! freeing {
 }
 
 macro_rules! shim {
+    (MALLOC, $name:ident, Size0) => {
+        allocating!(MALLOC, $name, before_malloc, after_malloc);
+    };
     ($upper:ident, $name:ident, Size0) => {
-        allocating!($upper, $name, after_size0);
+        allocating!($upper, $name, before_other, after_size0);
     };
     ($upper:ident, $name:ident, Size1) => {
-        allocating!($upper, $name, after_size1);
+        allocating!($upper, $name, before_other, after_size1);
     };
     ($upper:ident, $name:ident, Product) => {
-        allocating!($upper, $name, after_product);
+        allocating!($upper, $name, before_other, after_product);
     };
     ($upper:ident, $name:ident, Out) => {
-        allocating!($upper, $name, after_out);
+        allocating!($upper, $name, before_other, after_out);
     };
     ($upper:ident, $name:ident, Resize1) => {
         resizing!($name, during_resize1);

@@ -9,6 +9,7 @@
 //! If a whole tree of processes is followed, a forked child starts again with shared memory of its own (`Joining`).
 mod attach_block;
 mod attached;
+mod early;
 mod forbidden;
 mod initial;
 mod joining;
@@ -17,7 +18,7 @@ mod mapping;
 mod patching;
 mod start;
 
-pub use attach_block::{AttachBlock, CORE_BYTES};
+pub use attach_block::{AttachBlock, CORE_BYTES, PassedOn};
 pub use attached::{SlotGuards, adopt, geometry_of};
 pub use mapping::map_offer;
 
@@ -43,6 +44,9 @@ pub const COUNTING: u32 = 2;
 /// A bit of the gate: the program has paused recording. Frees are recorded nevertheless, because otherwise freed blocks
 /// would look like leaks.
 pub const PAUSED: u32 = 4;
+/// A bit of the gate, alone: the process will record as soon as its first thread has a thread pointer. A program that
+/// was patched before its first instruction begins like this (`core/early.rs`).
+pub const EARLY: u32 = 8;
 
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -199,7 +203,26 @@ impl Core {
     #[inline(always)]
     pub fn gate_or_join(&self) -> u32 {
         let gate = self.gate();
-        if gate == 0 && follow::may_join() { self.join() } else { gate }
+        if gate & ACTIVE != 0 { gate } else { self.gate_when_not_active(gate) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn gate_when_not_active(&self, gate: u32) -> u32 {
+        match gate {
+            EARLY => self.open_early(),
+            0 if follow::may_join() => self.join(),
+            gate => gate,
+        }
+    }
+
+    /// Returns the bits of the gate, for a call of the program that is no event. A program that was patched before its
+    /// first instruction may make such a call before its first event.
+    fn gate_after_start(&self) -> u32 {
+        match self.gate() {
+            EARLY => self.open_early(),
+            gate => gate,
+        }
     }
 
     /// Ends recording for good. The program runs on.
@@ -212,7 +235,7 @@ impl Core {
     /// Called when the program asks to pause. Does nothing if the gate is shut, because then the gate may be `SHUT`,
     /// which must stay 0.
     pub fn pause(&self) {
-        if self.gate() & ACTIVE != 0 {
+        if self.gate_after_start() & ACTIVE != 0 {
             // SAFETY: the gate is mapped (see `Core`).
             let before = unsafe { (*self.gate.load(Ordering::Relaxed)).fetch_or(PAUSED, Ordering::Relaxed) };
             self.header().pauses.fetch_add((before & PAUSED == 0) as u32, Ordering::Relaxed);
@@ -228,7 +251,7 @@ impl Core {
 
     /// Called when the program itself ends recording for good. Returns true if the process was recording.
     pub fn stop(&self) -> bool {
-        let was_on = self.gate() & ACTIVE != 0;
+        let was_on = self.gate_after_start() & ACTIVE != 0;
         if was_on {
             self.header().stopped_by_program.store(1, Ordering::Relaxed);
             self.shut();
@@ -389,7 +412,7 @@ impl Core {
     /// Returns what an exec must pass on. `None` in a process that does not record, unless its tree is followed.
     pub fn carried(&self) -> Option<&Carried> {
         self.parts_if_any()?;
-        let is_carried = follow::is_on() || self.gate() & ACTIVE != 0 && self.is_own_process();
+        let is_carried = follow::is_on() || self.gate_after_start() & ACTIVE != 0 && self.is_own_process();
         // SAFETY: the state is `Ready`, checked by `parts_if_any`. `carried` is only written in `Starting`, by
         // `prepare`; a child that joins does not write it again.
         is_carried.then(|| unsafe { &*self.carried.get() })

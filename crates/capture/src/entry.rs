@@ -118,6 +118,10 @@ shims! {
     /// libc's functions through which a program forbids system calls or the time stamp counter, see `sandbox.rs`.
     Prctl,
     Syscall,
+    /// libc's `execve`, to which its other exec functions lead, and its `fork`. Hooked only in a program that heaptrack
+    /// has started.
+    Execve,
+    Fork,
 }
 
 /// What heaptrack needs to know of the capture library when it writes the library into a running process. Exported as

@@ -22,6 +22,12 @@ pub struct Value {
 }
 
 impl Value {
+    /// For a profiler that writes a value from outside: how long it may be, with its terminating zero, and where its
+    /// fields are.
+    pub const LENGTH: usize = VALUE_MAX;
+    pub const BYTES_AT: usize = core::mem::offset_of!(Value, bytes);
+    pub const LEN_AT: usize = core::mem::offset_of!(Value, len);
+
     pub const EMPTY: Value = Value { bytes: [0; VALUE_MAX], len: 0 };
 
     /// Without the terminating zero.

@@ -9,6 +9,7 @@ pub mod attached;
 pub mod custom;
 mod entering;
 pub mod families;
+pub mod nesting;
 mod realloc;
 mod stacks;
 mod threads;
@@ -118,6 +119,7 @@ extern "C" fn allocated_slowly(context: &mut Context) -> Next {
         Entered { local: local as *mut Local, nested: false }
     } else {
         if core.gate_or_join() & (ACTIVE | PAUSED) != ACTIVE {
+            core.note_early();
             return Next::DONE;
         }
         let Some(mut entered) = enter(core, context.cfa()) else { return Next::DONE };

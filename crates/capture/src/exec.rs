@@ -19,7 +19,8 @@ use crate::sys;
 use channel::UnrecordedExec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-type Strings = *const *const u8;
+/// A list of strings that ends with a null, as exec takes it.
+pub type Strings = *const *const u8;
 
 /// The libc functions that all exec functions lead to.
 #[derive(Clone, Copy)]
@@ -77,8 +78,28 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
     }
     // SAFETY: not 0, so `resolve` found it in libc under the flavour's name, and each of the three functions has this
     // signature.
-    let real: extern "C" fn(usize, Strings, Strings) -> i32 = unsafe { core::mem::transmute(real) };
-    let environment = environment.unwrap_or_else(current);
+    let real: Real = unsafe { core::mem::transmute(real) };
+    // SAFETY: the arguments are what the flavour's function takes, by the caller's promise.
+    unsafe { run_with(real, flavour, first, argv, environment.unwrap_or_else(current)) }
+}
+
+/// The same for a program in which heaptrack has patched libc's `execve`. `real` is the address of the function's own
+/// code.
+///
+/// # Safety
+/// `path`, `argv` and `environment` are what `execve` takes, as for `run`. `real` is the address of an `execve`.
+pub unsafe fn run_patched(path: usize, argv: Strings, environment: Strings, real: u64) -> i32 {
+    // SAFETY: the caller promises that this is the address of an `execve`, which has this signature.
+    let real: Real = unsafe { core::mem::transmute(real) };
+    // SAFETY: the caller promises the arguments of an `execve`.
+    unsafe { run_with(real, Flavour::Path, path, argv, environment) }
+}
+
+type Real = extern "C" fn(usize, Strings, Strings) -> i32;
+
+/// # Safety
+/// As for `run`: `first`, `argv` and `environment` are what the flavour's function takes.
+unsafe fn run_with(real: Real, flavour: Flavour, first: usize, argv: Strings, environment: Strings) -> i32 {
     let Some(carried) = CORE.carried() else { return real(first, argv, environment) };
     // In a sandbox the kernel may not be asked what can be read, so nothing is read.
     let may_look = CORE.may_call_if_ready();

@@ -57,7 +57,16 @@ pub fn call() -> i32 {
     if real == 0 {
         return -1;
     }
-    // SAFETY: not 0, so `resolve` found it in libc under this name, and it has this signature.
+    // SAFETY: not 0, so `resolve` found it in libc under this name.
+    unsafe { call_patched(real as u64) }
+}
+
+/// The same for a program in which heaptrack has patched libc's `fork`.
+///
+/// # Safety
+/// `real` is the address of libc's `fork`, or of its own code.
+pub unsafe fn call_patched(real: u64) -> i32 {
+    // SAFETY: the caller promises a `fork`, which has this signature.
     let real: extern "C" fn() -> i32 = unsafe { core::mem::transmute(real) };
     let number =
         if follow::shared_hub().is_some() { NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1) } else { 0 };

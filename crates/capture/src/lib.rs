@@ -43,6 +43,7 @@ pub mod loader;
 mod local;
 mod memo;
 pub mod modules;
+pub mod nesting;
 pub mod opening;
 mod patch;
 mod proof;

@@ -131,6 +131,15 @@ pub fn getppid() -> u32 {
     unsafe { call(110, 0, 0, 0, 0, 0, 0) as u32 }
 }
 
+/// Returns the base of the fs segment, which is the thread pointer. 0 = libc has not set it up yet.
+pub fn fs_base() -> u64 {
+    const ARCH_GET_FS: usize = 0x1003;
+    let mut base = 0u64;
+    // SAFETY: ARCH_GET_FS changes nothing, and writes the eight bytes of `base`, which lives through the call.
+    unsafe { call(158, ARCH_GET_FS, &raw mut base as usize, 0, 0, 0, 0) };
+    base
+}
+
 pub fn gettid() -> u32 {
     // SAFETY: gettid has no arguments.
     unsafe { call(186, 0, 0, 0, 0, 0, 0) as u32 }

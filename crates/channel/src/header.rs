@@ -75,6 +75,8 @@ numbered! {
         ModuleFull = 5 => "module_full",
         /// A thread's stack memo contradicted itself and was cleared. No event is missing.
         MemoBroken = 6 => "memo_broken",
+        /// A program that was patched before its first instruction allocated before it had a thread pointer.
+        NoThreadPointer = 7 => "no_thread_pointer",
     }
     pub fn name
 }

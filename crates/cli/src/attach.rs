@@ -186,7 +186,7 @@ fn begin(options: &Attach, checked: Checked) -> anyhow::Result<Begun> {
     let notes = std::mem::take(&mut prepared.notes);
     let attached = prepared.begin(&recording.mapping().region(), recording.now())?;
     let search = &options.recording.search;
-    let patcher = Way::Attached(attached.patcher());
+    let patcher = Way::Attached(Box::new(attached.patcher()));
     let patching = Patching::start(recording.mapping(), patcher, patch_search(search), search.asks_servers());
     let path = output.name(options.pid)?;
     if !options.recording.quiet {

@@ -18,10 +18,11 @@ mod units;
 mod watch;
 mod watched_process;
 
-use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Refusal};
+use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Refusal, Way};
 use crate::record::{cannot, code, refusal, wait_for};
 use crate::recorder_limits::{NotPossible, RecorderLimits};
-use crate::{launch, library, say};
+use crate::search_options::SearchOptions;
+use crate::{launch, library, patched, say};
 use capture::core::WRITER_MEMORY;
 use channel::Geometry;
 use collector::{Hub, Inherited, LivePlan, Recording, Setup, SetupError, spawn};
@@ -74,6 +75,9 @@ fn try_run(options: Options, inherited: &Inherited) -> Result<ExitCode, Refusal>
     let exe = program.image.canonicalize().unwrap_or_else(|_| program.image.clone());
     let plan = LivePlan { exe: exe.to_string_lossy().into_owned(), ..plan(&options, inherited) };
     let hub = Hub::create(LivePlan { exe: String::new(), ..plan.clone() });
+    // A program that is patched gets no signal handlers, and does not wait at its exit.
+    let is_preloaded = program.way == Way::Preload;
+    let plan = LivePlan { setup: Setup { watched: is_preloaded, ..plan.setup }, ..plan };
     let started = library.and_then(|library| Ok((library, hub?, Recording::live(plan)?)));
     let (library, mut hub, recording) = match started {
         Ok(all) => all,
@@ -85,10 +89,27 @@ fn try_run(options: Options, inherited: &Inherited) -> Result<ExitCode, Refusal>
         Err(error) => return Err(cannot(error)),
     };
     hub.offer(1);
-    let child =
-        launch::followed(&program.path, &options.command, &library.path, &recording.variable(), &hub.variable())
-            .and_then(|launch| spawn(&launch, Some(recording.mapping()), inherited, |pid| signals.pass_on_to(pid)))
-            .map_err(|error| refusal(&program.path, &error))?;
+    let variable = recording.variable();
+    let channel = is_preloaded.then_some(variable.as_str());
+    let launch = match program.way {
+        // The loader would load our library, too, which would record the program a second time.
+        Way::PatchDynamic => launch::patched(&program.path, &options.command),
+        _ => launch::followed(&program.path, &options.command, &library.path, channel, &hub.variable()),
+    };
+    let launch = launch.map_err(|error| refusal(&program.path, &error))?;
+    let before_start = |pid| signals.pass_on_to(pid);
+    let child = if is_preloaded {
+        spawn(&launch, Some(recording.mapping()), inherited, before_start)
+            .map_err(|error| refusal(&program.path, &error))?
+    } else {
+        let search = &SearchOptions::default();
+        let program = &program.path;
+        patched::Start { tool: "heaptrace", program, library: None, inherited, search, quiet: false }.run(
+            &launch,
+            &recording,
+            before_start,
+        )?
+    };
     limits.apply("heaptrace");
     let end = Tree::new(options, hub, signals).watch(child, recording);
     Ok(code(end.exit))

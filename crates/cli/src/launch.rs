@@ -48,6 +48,14 @@ pub fn plain(program: &Path, words: &[OsString]) -> io::Result<Launch> {
     Launch::new(program, words.to_vec(), environment())
 }
 
+/// Makes a launch of a program that is patched when it is executed.
+pub fn patched(program: &Path, words: &[OsString]) -> io::Result<Launch> {
+    let mut entries = environment();
+    // If heaptrace follows us, it must not follow what the program starts.
+    entries.retain(|entry| value_of(entry, FOLLOW).is_none());
+    Launch::new(program, words.to_vec(), entries)
+}
+
 /// Makes a launch of the program that records it. A user's own LD_PRELOAD stays where it is. Ours is a second entry at
 /// the end, which the loader uses and our library removes.
 pub fn recorded(program: &Path, words: &[OsString], library: &Path, channel: &str) -> io::Result<Launch> {
@@ -61,8 +69,15 @@ pub fn recorded(program: &Path, words: &[OsString], library: &Path, channel: &st
 }
 
 /// Makes a launch of a program that is watched with everything that it starts. The variables stay in the environment,
-/// so there is one LD_PRELOAD: our library is written into the user's own.
-pub fn followed(program: &Path, words: &[OsString], library: &Path, channel: &str, hub: &str) -> io::Result<Launch> {
+/// so there is one LD_PRELOAD: our library is written into the user's own. Without a `channel` the program itself does
+/// not use them, only what it starts.
+pub fn followed(
+    program: &Path,
+    words: &[OsString],
+    library: &Path,
+    channel: Option<&str>,
+    hub: &str,
+) -> io::Result<Launch> {
     let mut entries = environment();
     entries.retain(|entry| value_of(entry, FOLLOW).is_none());
     let (at, theirs) = last_preload(&entries).map_or((entries.len(), None), |(at, value)| (at, Some(value)));
@@ -72,7 +87,7 @@ pub fn followed(program: &Path, words: &[OsString], library: &Path, channel: &st
         None => entries.push(ours),
     }
     entries.push(entry(FOLLOW, hub));
-    entries.push(entry(CHANNEL, channel));
+    entries.extend(channel.map(|channel| entry(CHANNEL, channel)));
     Launch::new(program, words.to_vec(), entries)
 }
 

@@ -34,6 +34,7 @@ mod memory;
 mod merge;
 mod naming_thread;
 mod output;
+mod patched;
 mod patching_thread;
 mod print;
 mod program;

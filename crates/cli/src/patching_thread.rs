@@ -39,7 +39,7 @@ pub struct Patching {
 pub enum Way {
     /// The loader loads this file.
     Launched(PathBuf),
-    Attached(Patcher),
+    Attached(Box<Patcher>),
 }
 
 impl Patching {
@@ -166,7 +166,7 @@ impl Work {
 
     fn make_patcher(&self, region: &Region<'_>) -> Option<Patcher> {
         let path = match &self.way {
-            Way::Attached(patcher) => return Some(patcher.clone()),
+            Way::Attached(patcher) => return Some(Patcher::clone(patcher)),
             Way::Launched(path) => path.to_string_lossy().into_owned(),
         };
         let pid = region.header().target_pid.load(Ordering::Acquire);

@@ -37,6 +37,19 @@ pub struct Program {
     /// The address of the function with its LeakSanitizer suppressions, in the image's own address space; 0 = there is
     /// none. Programs rarely export it.
     pub suppressions: u64,
+    pub way: Way,
+}
+
+/// How our code gets into a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// The loader preloads our library.
+    #[default]
+    Preload,
+    /// It has no loader, so it is patched when it is executed.
+    PatchStatic,
+    /// It has a loader, but it defines malloc itself, so it is patched when the loader is done.
+    PatchDynamic,
 }
 
 /// What is known about the file that is really executed. The fields are as in `Program`.
@@ -44,6 +57,7 @@ pub struct Program {
 struct Image {
     path: PathBuf,
     suppressions: u64,
+    way: Way,
 }
 
 /// The most interpreters of interpreters. The kernel allows four.
@@ -91,8 +105,8 @@ fn needed(file: &File, sections: &[Section], endian: Endianness) -> Option<Vec<V
 
 pub fn find(word: &OsStr) -> Result<Program, Refusal> {
     let path = look_up(word, std::env::var_os("PATH").as_deref())?;
-    let Image { path: image, suppressions } = check(&path, MOST_SCRIPTS)?;
-    Ok(Program { path, image, suppressions })
+    let Image { path: image, suppressions, way } = check(&path, MOST_SCRIPTS)?;
+    Ok(Program { path, image, suppressions, way })
 }
 
 /// Returns the path of a helper program.
@@ -210,10 +224,8 @@ fn check_elf(path: &Path, file: &File) -> Result<Image, Refusal> {
     let has_interpreter = segments.iter().any(|segment| segment.p_type(endian) == elf::PT_INTERP);
     // The loader itself has no interpreter. It uses LD_PRELOAD for the program that it is given.
     let is_loader = path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-"));
-    if !has_interpreter && !is_loader {
-        return refuse(path, "is linked statically, so its allocations cannot be seen yet: link it dynamically");
-    }
-    check_allocator(path, file, sections, endian, is_loader)
+    let way = if has_interpreter || is_loader { Way::Preload } else { Way::PatchStatic };
+    check_allocator(path, file, sections, endian, is_loader, way)
 }
 
 /// Refuses a program whose allocator hides its allocations.
@@ -223,6 +235,7 @@ fn check_allocator(
     sections: &[elf::SectionHeader64<Endianness>],
     endian: Endianness,
     is_loader: bool,
+    way: Way,
 ) -> Result<Image, Refusal> {
     let initializers = SANITIZERS.map(|(initializer, _, _)| initializer);
     let names: Vec<&'static [u8]> = [MALLOC, SUPPRESSIONS].into_iter().chain(initializers).collect();
@@ -235,13 +248,13 @@ fn check_allocator(
     if let Some((_, _, tool)) = SANITIZERS.iter().find(is_built_with) {
         return refuse(path, &format!("is built with {tool}, which replaces the allocator: build it without"));
     }
-    if of(MALLOC).is_some() && !is_loader {
-        return refuse(
-            path,
-            "defines its own malloc, so its allocations cannot be seen: build it without that allocator",
-        );
+    if way == Way::PatchStatic {
+        // Whatever allocator it has is found by its symbols when it is executed.
+        return Ok(Image { path: path.to_path_buf(), way, ..Image::default() });
     }
-    Ok(Image { path: path.to_path_buf(), suppressions: of(SUPPRESSIONS).map_or(0, |one| one.address) })
+    // Our library would not be asked for malloc.
+    let way = if of(MALLOC).is_some() && !is_loader { Way::PatchDynamic } else { way };
+    Ok(Image { path: path.to_path_buf(), suppressions: of(SUPPRESSIONS).map_or(0, |one| one.address), way })
 }
 
 #[cfg(test)]

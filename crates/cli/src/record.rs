@@ -11,8 +11,9 @@ use crate::launch;
 use crate::library;
 use crate::naming_thread::Names;
 use crate::output::Output;
-use crate::patching_thread::{Patching, Way};
-use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Program, Refusal};
+use crate::patched;
+use crate::patching_thread::{self, Patching};
+use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Program, Refusal, Way};
 use crate::recorder_limits::RecorderLimits;
 use crate::recording_options::RecordingOptions;
 use crate::say;
@@ -89,7 +90,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         }
         Err(error) => return Err(cannot(error)),
     };
-    let way = Way::Launched(library.path.clone());
+    let way = patching_thread::Way::Launched(library.path.clone());
     let patching = Patching::start(recording.mapping(), way, patch_search(search), search.asks_servers());
     let child = start(options, inherited, &program, &library.path, &recording, &signals)?;
     Ok(follow(options, child, recording, patching, &signals, &limits, output, is_kde))
@@ -298,12 +299,37 @@ fn start(
 ) -> Result<u32, Refusal> {
     let words = &options.command;
     let ready = |pid| signals.pass_on_to(pid);
+    if options.debug && program.way != Way::Preload {
+        return Err(cannot(format_args!(
+            "{} is static or defines its own malloc, and gdb cannot start such a program so that it is recorded: leave out -d",
+            program.image.display()
+        )));
+    }
     if options.debug {
         let gdb = program::look_up_in_path("gdb")?;
         // The first process that has the variables is the target, which gdb starts when the user says so.
         return launch::under_gdb(&gdb, &program.path, words, library, &recording.variable_by_path())
             .and_then(|launch| spawn(&launch, None, inherited, ready))
             .map_err(|error| cannot(format_args!("cannot start gdb: {error}")));
+    }
+    if program.way != Way::Preload {
+        if options.follow {
+            say(format_args!(
+                "heaptrack: {} is static or defines malloc itself, so what it starts is not recorded",
+                program.path.display()
+            ));
+        }
+        let RecordingOptions { search, quiet, .. } = &options.recording;
+        let launch = launch::patched(&program.path, words).map_err(|error| refusal(&program.path, &error))?;
+        let start = patched::Start {
+            tool: "heaptrack",
+            program: &program.path,
+            library: Some(library),
+            inherited,
+            search,
+            quiet: *quiet,
+        };
+        return start.run(&launch, recording, ready);
     }
     let launch = match recording.hub_variable() {
         Some(hub) => launch::followed(&program.path, words, library, &recording.variable(), &hub),

@@ -62,6 +62,8 @@ pub use memory::{Memory, heap_of};
 pub use modules::text as name_of;
 pub use observed::{Inspect, Observed, Replaced};
 pub use recording::{Attachment, End, FailedCheck, LivePlan, Outcome, Plan, Recording};
-pub use spawn::{Inbox, Inherited, Launch, Received, children_peak_rss, environment, spawn};
+pub use spawn::{
+    Going, Inbox, Inherited, Launch, Received, Waiting, children_peak_rss, environment, spawn, spawn_waiting,
+};
 pub use stats::Stats;
 pub use trace_path::TracePath;

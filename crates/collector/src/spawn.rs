@@ -22,7 +22,7 @@ pub use inherited::Inherited;
 use crate::mapping::Mapping;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::{CString, OsString};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
@@ -142,6 +142,50 @@ pub fn spawn(
     inherited: &Inherited,
     before_start: impl FnOnce(u32),
 ) -> io::Result<u32> {
+    let waiting = spawn_waiting(launch, mapping, inherited)?;
+    before_start(waiting.pid);
+    let going = waiting.go();
+    going.failure().map_or(Ok(going.pid), Err)
+}
+
+/// A child that waits for the word to go, with all signals blocked. If this is dropped, the child ends.
+#[derive(Debug)]
+pub struct Waiting {
+    pub pid: u32,
+    say_go: OwnedFd,
+    failure: OwnedFd,
+}
+
+/// A child that was told to execute its program.
+#[derive(Debug)]
+pub struct Going {
+    pub pid: u32,
+    failure: OwnedFd,
+}
+
+impl Waiting {
+    /// Lets the child execute its program.
+    pub fn go(self) -> Going {
+        // The write fails only if the child was killed. The caller finds that out when it waits for the child.
+        let _ = std::fs::File::from(self.say_go).write_all(b"g");
+        Going { pid: self.pid, failure: self.failure }
+    }
+}
+
+impl Going {
+    /// Waits until the child has executed the program or has ended. Returns why it could not execute the program. Then
+    /// the child was waited for.
+    pub fn failure(&self) -> Option<io::Error> {
+        let error = read_failure(&self.failure)?;
+        // SAFETY: with a null status `waitpid` takes numbers only. `pid` is our child, which has ended or is about to:
+        // it has reported its error.
+        unsafe { libc::waitpid(self.pid as i32, ptr::null_mut(), 0) };
+        Some(error)
+    }
+}
+
+/// Makes a child that will execute a program when it is told to. `mapping` is as for `spawn`.
+pub fn spawn_waiting(launch: &Launch, mapping: Option<&Mapping>, inherited: &Inherited) -> io::Result<Waiting> {
     let (go, say_go) = pipe_with(PipeFlags::CLOEXEC)?;
     let (failure, failed) = pipe_with(PipeFlags::CLOEXEC)?;
     let child = Child {
@@ -164,28 +208,15 @@ pub fn spawn(
         pid => Ok(pid as u32),
     };
     inherited::set_mask(before);
-    let pid = pid?;
-    drop((go, failed));
-    before_start(pid);
-    // The write fails only if the child was killed. The caller finds that out when it waits for the child.
-    let _ = std::fs::File::from(say_go).write_all(b"g");
-    match read_failure(failure) {
-        None => Ok(pid),
-        Some(error) => {
-            // SAFETY: with a null status `waitpid` takes numbers only. `pid` is the child of the fork above, which has
-            // ended or is about to: it has reported its error.
-            unsafe { libc::waitpid(pid as i32, ptr::null_mut(), 0) };
-            Err(error)
-        }
-    }
+    Ok(Waiting { pid: pid?, say_go, failure })
 }
 
 /// Waits until the child has executed the program (then the pipe closes, and the result is `None`) or reports why it
 /// could not.
-fn read_failure(pipe: OwnedFd) -> Option<io::Error> {
+fn read_failure(pipe: &OwnedFd) -> Option<io::Error> {
     let mut number = [0; 4];
-    std::fs::File::from(pipe).read_exact(&mut number).ok()?;
-    Some(io::Error::from_raw_os_error(i32::from_ne_bytes(number)))
+    let length = rustix::io::retry_on_intr(|| rustix::io::read(pipe, &mut number)).ok()?;
+    (length == number.len()).then(|| io::Error::from_raw_os_error(i32::from_ne_bytes(number)))
 }
 
 /// Returns the highest resident memory, in bytes, of any child that we waited for. The kernel counts from the fork, so

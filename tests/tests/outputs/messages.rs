@@ -107,7 +107,8 @@ fn prepare() -> Folder {
     for (name, program) in [
         ("hello", "hello"),
         ("static", "hello_static"),
-        ("own", "own_malloc"),
+        ("stripped", "attach_phases_stripped"),
+        ("short", "attach_short_program"),
         ("pool", "pool"),
         ("renewal", "renewal"),
     ] {

@@ -13,6 +13,7 @@ use super::{Core, Parts, Private, State};
 use crate::clock::{Source, StampClock};
 use crate::elf::Headers;
 use crate::entry::Range;
+use crate::environment::{Carried, Value, Variable};
 use crate::local::{Level, Local};
 use channel::{Geometry, Region};
 use core::mem::offset_of;
@@ -70,7 +71,8 @@ impl AttachBlock {
     /// offsets that this crate has in the profiler. The capture library exports the hash of its own offsets
     /// (`CoreTable::version`). The two are equal if the profiler and the capture library are of one build.
     pub const VERSION: u64 = hash(layout! {
-        Core { state, gate, parts, clock, stack_top, own }
+        Core { state, gate, parts, clock, carried, stack_top, own }
+        Carried { library, variable, value }
         Parts { region, private, debug, program, pid }
         Region {}
         Geometry {}
@@ -99,8 +101,9 @@ impl AttachBlock {
     }
 
     /// Returns the bytes that the profiler writes over the target's `CORE`, or `None` if the capture library in the
-    /// target was not built from the same source as this profiler.
-    pub fn to_core_bytes(&self) -> Option<[u8; CORE_BYTES]> {
+    /// target was not built from the same source as this profiler. `passed_on` is for a program that the profiler has
+    /// started.
+    pub fn to_core_bytes(&self, passed_on: Option<PassedOn<'_>>) -> Option<[u8; CORE_BYTES]> {
         const PARTS: usize = offset_of!(Core, parts);
         const PROGRAM: usize = PARTS + offset_of!(Parts, program);
         if self.version != Self::VERSION {
@@ -108,8 +111,7 @@ impl AttachBlock {
         }
         let source = Source::choose(self.has_counter != 0, self.has_membarrier != 0);
         let private = self.region + self.geometry.private_at() as u64;
-        // Zero is right for every field that is not written below: nothing is carried through an exec, nothing has
-        // begun.
+        // Zero is right for every field that is not written below: nothing has begun.
         let mut core = Bytes([0; CORE_BYTES]);
         core.put(offset_of!(Core, state), (State::Ready as u32).to_ne_bytes());
         core.put(offset_of!(Core, gate), self.gate.to_ne_bytes());
@@ -123,8 +125,23 @@ impl AttachBlock {
         core.put(offset_of!(Core, stack_top), self.stack_top.to_ne_bytes());
         core.put(offset_of!(Core, own) + offset_of!(Range, start), self.image_start.to_ne_bytes());
         core.put(offset_of!(Core, own) + offset_of!(Range, end), self.image_end.to_ne_bytes());
+        if let Some(passed_on) = passed_on {
+            const CARRIED: usize = offset_of!(Core, carried);
+            core.put_value(CARRIED + offset_of!(Carried, library), passed_on.library)?;
+            core.put_value(CARRIED + offset_of!(Carried, value), passed_on.channel)?;
+            core.put(CARRIED + offset_of!(Carried, variable), (Variable::Channel as u32).to_ne_bytes());
+        }
         Some(core.0)
     }
+}
+
+/// What an exec of the program must pass on to a new program that loads the capture library.
+#[derive(Clone, Copy, Debug)]
+pub struct PassedOn<'a> {
+    /// The path of the capture library.
+    pub library: &'a [u8],
+    /// The value of HEAPTRACK_CHANNEL, without the number of a descriptor.
+    pub channel: &'a [u8],
 }
 
 /// The fields above are as large as the integers that are written over them.
@@ -138,6 +155,17 @@ impl Bytes {
         if let Some(place) = self.0.get_mut(at..at + N) {
             place.copy_from_slice(&bytes);
         }
+    }
+
+    /// Writes a `Value`. Returns `None` if the text is too long for one.
+    fn put_value(&mut self, at: usize, text: &[u8]) -> Option<()> {
+        if text.len() >= Value::LENGTH {
+            return None;
+        }
+        let start = at + Value::BYTES_AT;
+        self.0.get_mut(start..start + text.len())?.copy_from_slice(text);
+        self.put(at + Value::LEN_AT, text.len().to_ne_bytes());
+        Some(())
     }
 }
 
@@ -176,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_bytes_are_the_core_that_the_block_describes() {
-        let Some(bytes) = BLOCK.to_core_bytes() else { panic!("of another build") };
+        let Some(bytes) = BLOCK.to_core_bytes(Some(PASSED_ON)) else { panic!("of another build") };
         // SAFETY: the bytes of a `Core`, as the target would have them. No address in it is followed below.
         let core = unsafe { Box::new(bytes.as_ptr().cast::<Core>().read_unaligned()) };
         let parts = core.parts();
@@ -192,11 +220,19 @@ mod tests {
         assert_eq!(core.stack_top.load(Ordering::Relaxed), BLOCK.stack_top);
         assert_eq!(core.own, Range { start: BLOCK.image_start, end: BLOCK.image_end });
         assert!(core.only.load(Ordering::Relaxed).is_null());
+        // SAFETY: only this test uses the core.
+        let carried = unsafe { &*core.carried.get() };
+        assert!(carried.variable == Variable::Channel);
+        assert_eq!((carried.library.get(), carried.value.get()), (&b"/tmp/library.so"[..], &b"-,/proc/1/fd/3"[..]));
+        let long = PassedOn { library: &[b'x'; Value::LENGTH], ..PASSED_ON };
+        assert!(BLOCK.to_core_bytes(Some(long)).is_none());
     }
+
+    const PASSED_ON: PassedOn<'_> = PassedOn { library: b"/tmp/library.so", channel: b"-,/proc/1/fd/3" };
 
     #[test]
     fn an_image_of_another_build_is_refused() {
-        assert!(AttachBlock { version: AttachBlock::VERSION + 1, ..BLOCK }.to_core_bytes().is_none());
+        assert!(AttachBlock { version: AttachBlock::VERSION + 1, ..BLOCK }.to_core_bytes(None).is_none());
     }
 
     /// If all addresses in the block are 0, only the state, the geometry and two addresses that are computed from it
@@ -204,7 +240,7 @@ mod tests {
     #[test]
     fn nothing_but_the_block_is_in_the_bytes() {
         let block = AttachBlock { has_membarrier: 1, has_counter: 1, ..AttachBlock::of_zeros(BLOCK.geometry) };
-        let Some(bytes) = block.to_core_bytes() else { panic!("of another build") };
+        let Some(bytes) = block.to_core_bytes(None) else { panic!("of another build") };
         let written = bytes.iter().filter(|byte| **byte != 0).count();
         let sizes = size_of::<Geometry>() + 3 * size_of::<u64>();
         assert!(written <= sizes, "{written} of at most {sizes}");

@@ -8,7 +8,7 @@ impl Core {
     /// Called by a thread that is about to forbid system calls. Returns `None` if that does not matter. Otherwise
     /// returns whether calls were allowed before, and the caller must call `allow_calls` if the attempt fails.
     pub fn forbid_calls(&self) -> Option<bool> {
-        if self.gate() & ACTIVE == 0 {
+        if self.gate_after_start() & ACTIVE == 0 {
             if follow::may_join() {
                 // A forked child that has not joined yet cannot join in a sandbox.
                 follow::miss();
@@ -37,7 +37,7 @@ impl Core {
 
     /// Called by a thread that is about to forbid the time stamp counter to itself.
     pub fn leave_counter(&self) {
-        if self.gate() & ACTIVE != 0 {
+        if self.gate_after_start() & ACTIVE != 0 {
             self.clock.leave_counter(self.header());
         }
     }

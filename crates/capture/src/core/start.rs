@@ -6,7 +6,7 @@ use crate::clock::Source;
 use crate::elf::{self, Debug, Headers, LinkMap};
 use crate::environment::{self, Environment};
 use crate::modules::KernelQueries;
-use crate::{dl_find_object, families, follow, loader, real, sandbox, signals, sys};
+use crate::{dl_find_object, families, follow, loader, nesting, real, sandbox, signals, sys};
 use channel::{Clock, Fence, Header, PAGE, Phase, Region};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
@@ -39,6 +39,10 @@ impl Core {
         let maps = unsafe { (*debug).maps };
         // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
         let complete = unsafe { real::resolve(maps, elf::own_dynamic()) };
+        if stack_end.is_null() {
+            // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
+            unsafe { nesting::expect(maps, program, elf::own_dynamic()) };
+        }
         // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
         unsafe {
             sandbox::resolve(maps, elf::own_dynamic());

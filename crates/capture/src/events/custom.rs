@@ -32,7 +32,7 @@ pub extern "C" fn reported_free(address: u64, cfa: u64) {
 /// Called before the program resizes a block itself. Recorded as the free half of a realloc, so the old block does not
 /// count as temporary. The program reports the new block afterwards.
 pub extern "C" fn reported_moving(address: u64, cfa: u64) {
-    if CORE.gate() & ACTIVE == 0 || address == 0 {
+    if CORE.gate_or_join() & ACTIVE == 0 || address == 0 {
         return;
     }
     let Some(mut entered) = enter(&CORE, cfa) else { return };
@@ -56,7 +56,7 @@ pub extern "C" fn reported_realloc(context: &mut Context) -> Next {
         }
         return Next::DONE;
     }
-    if CORE.gate() & ACTIVE == 0 {
+    if CORE.gate_or_join() & ACTIVE == 0 {
         return Next::DONE;
     }
     let core = &CORE;

@@ -5,8 +5,10 @@ use super::stacks::{known_stack, walk_and_write};
 use super::{allocated, custom};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
+use crate::entry::Range;
 use crate::hooks::Hook;
 use crate::local::thread_pointer;
+use crate::nesting;
 use crate::real;
 use crate::resume_state::ResumeState;
 use channel::{ALLOC_WORDS, FREE_WORDS, Kind, StackId, Stamp, encode_alloc, encode_free};
@@ -37,7 +39,14 @@ pub fn reallocate(hook: Hook, context: &mut Context, size: u64) -> Next {
     let mut writer = entered.writer(core);
     writer.publish_intent();
     let freed_at = writer.stamp();
+    let libc = nesting::libc();
+    if let Some(libc) = libc {
+        entered.set_inside(libc);
+    }
     context.result = call();
+    if libc.is_some() {
+        entered.set_inside(Range::NONE);
+    }
     context.arguments = [a, size, freed_at];
     Next::then(reallocated)
 }

@@ -96,7 +96,7 @@ impl Taken {
             (Box::<Memo>::new_zeroed().assume_init(), [(); 2].map(|()| Box::<Scratch>::new_zeroed().assume_init()))
         };
         memo.begin(is_large);
-        let Some(bytes) = block.to_core_bytes() else { panic!("of another build") };
+        let Some(bytes) = block.to_core_bytes(None) else { panic!("of another build") };
         // SAFETY: the bytes of a `Core`. The region and the gate that it names are mapped for as long as `Taken` lives.
         let core = Box::new(unsafe { bytes.as_ptr().cast::<Core>().read_unaligned() });
         let generation = core.modules().generation();

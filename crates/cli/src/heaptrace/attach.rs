@@ -7,7 +7,9 @@ use super::signals::Signals;
 use super::tree::Tree;
 use super::units::Size;
 use crate::attach::again_after_exec;
+use crate::patching_thread::DebugSymbols;
 use crate::recorder_limits::RecorderLimits;
+use crate::search_options::SearchOptions;
 use crate::{library, say};
 use attach::{Attached, Checked, Prepared, Refusal};
 use collector::{Attachment, Hub, LivePlan, Recording, Setup};
@@ -39,7 +41,8 @@ fn begin(options: &Options, pid: u32) -> anyhow::Result<Begun> {
     let checked = Checked::new(pid)?;
     let heap = collector::heap_of(&checked.process.folder).unwrap_or_default();
     let exe = checked.process.exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
-    let mut prepared = Prepared::new(checked, library::CONTENT)?;
+    let symbols = DebugSymbols::new(pid, SearchOptions::default().search());
+    let mut prepared = Prepared::with_symbols(checked, library::CONTENT, &|module| symbols.of(module))?;
     let channel = prepared.channel.take().ok_or(Refusal::Gone)?;
     let plan = LivePlan {
         setup: Setup {

@@ -1,0 +1,34 @@
+//! How recording begins in a program that heaptrack has patched before its first instruction.
+//!
+//! A thread finds its state by its thread pointer, which such a program does not have yet: libc sets it up before
+//! `main`. Until then fs is 0, and a read through it would be a segmentation fault. So the gate is `EARLY` at first, and
+//! hooks ask the kernel for the thread pointer. No libc allocates before; a program with an allocator of its own may.
+use super::{ACTIVE, Core, EARLY};
+use crate::sys;
+use channel::Loss;
+use core::sync::atomic::Ordering;
+
+impl Core {
+    /// Opens the gate if the calling thread has a thread pointer. Returns the gate. Only the program's first thread
+    /// calls this: a program can start others only with a libc that has made its thread pointer, or without any. A
+    /// thread without one is never recorded.
+    #[cold]
+    pub(super) fn open_early(&self) -> u32 {
+        if sys::fs_base() == 0 {
+            return 0;
+        }
+        // SAFETY: the gate is mapped (see `Core`). It is `EARLY` only in a program that the profiler has patched, where
+        // it is a page that can be written.
+        let gate = unsafe { &*self.gate.load(Ordering::Relaxed) };
+        // A child that was forked meanwhile finds 0 in its copy of the page, and leaves it.
+        let _ = gate.compare_exchange(EARLY, ACTIVE, Ordering::AcqRel, Ordering::Relaxed);
+        self.gate()
+    }
+
+    /// Called for an allocation that is not recorded because the gate is not open.
+    pub fn note_early(&self) {
+        if self.gate() == EARLY {
+            self.lose(Loss::NoThreadPointer);
+        }
+    }
+}
