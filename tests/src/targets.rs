@@ -60,6 +60,8 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("counting_musl", "counting.c", &["musl", "-Wl,--eh-frame-hdr"], &[]),
     ("counting_musl_pointers", "counting.c", &["musl", "-fno-omit-frame-pointer"], &[]),
     ("counting_musl_static", "counting.c", &["musl", "-static", "-Wl,--build-id"], &[]),
+    ("boxes_static", "boxes.rs", &["-C", "target-feature=+crt-static"], &[]),
+    ("operators_static", "operators.cpp", &["-static"], &[]),
     ("early_malloc", "early_malloc.c", &["-nostdlib", "-static", "-fno-builtin", "-fno-stack-protector"], &[]),
     ("fork_in_handler_static", "fork_in_handler.c", &["-static"], &[]),
     ("children_static", "children.c", &["-static"], &[]),

@@ -84,6 +84,30 @@ fn every_build_of_a_program_has_the_same_numbers_at_the_same_lines() {
     }
 }
 
+/// Rust's standard library, statically linked with glibc.
+#[test]
+fn a_static_rust_program() {
+    let report = Program::target("boxes_static").same_output().whole_report();
+    let counts = [512, 1000, 50_000].map(|size| report.counts(size));
+    assert_eq!(counts, [(1, 0), (10, 1), (1, 0)]);
+    let nodes = report.entries_of_size(24);
+    let is_of_tree = |entry: &&&Value| {
+        let frames = entry["frames"].as_array().expect("frames");
+        frames.iter().any(|frame| frame["function"].as_str().is_some_and(|name| name.ends_with("::tree")))
+    };
+    let of_tree = nodes.iter().filter(is_of_tree).map(|entry| entry["allocations"].as_u64().expect("a number"));
+    assert_eq!(of_tree.sum::<u64>(), 127);
+}
+
+/// libstdc++ is in the program, and its exceptions pass our hooks.
+#[test]
+fn a_static_cpp_program() {
+    let report = Program::target("operators_static").arg("10").same_output().whole_report();
+    let counts = [4001, 4002, 4003, 4096, 4224, 4005].map(|size| report.counts(size));
+    assert_eq!(counts, [(22, 0), (22, 0), (11, 0), (22, 0), (11, 0), (500, 0)]);
+    assert_eq!((report.total("unknown_frees"), report.total("implied_frees")), (0, 0));
+}
+
 /// Runs a tool that must succeed.
 fn run(tool: &str, words: &[&OsStr]) {
     let output = Command::new(tool).args(words).output().expect("the tool is installed");

@@ -100,6 +100,11 @@ pub fn keep_allocators(candidates: &mut Vec<Candidate>, may_lack_free: bool) {
 }
 
 impl Candidate {
+    /// Returns true for an operator that calls one of `functions`. C++'s operators do nothing else that matters here.
+    pub fn is_operator_that_calls(&self, functions: &[u64]) -> bool {
+        self.function.name.starts_with("_Z") && self.leads_to.iter().any(|to| functions.contains(to))
+    }
+
     fn new(function: &Function, wanted: Wanted, memory: &Memory) -> Candidate {
         let look = if function.size == 0 { MOST_CODE } else { function.size.clamp(SMALLEST_LOOK, MOST_CODE) };
         let mut code = vec![0; look as usize];
@@ -124,6 +129,14 @@ fn forwards_to(at: u64, code: &[u8]) -> Option<u64> {
     let mut decoder = Decoder::with_ip(64, code, at, DecoderOptions::NONE);
     let first = decoder.iter().find(|instruction| instruction.code() != Code::Endbr64)?;
     (first.flow_control() == FlowControl::UnconditionalBranch).then(|| first.near_branch_target())
+}
+
+/// Returns true if the function calls the one at `other` or jumps to it.
+pub fn leads_to(memory: &Memory, function: &Function, other: u64) -> bool {
+    let size = if function.size == 0 { MOST_CODE } else { function.size.min(MOST_CODE) };
+    let mut code = vec![0; size as usize];
+    let length = memory.read_some(function.at, &mut code);
+    targets(memory, function.at, code.get(..length).unwrap_or_default()).contains(&other)
 }
 
 /// Returns the targets of a function's direct calls and jumps outside of itself.
@@ -152,15 +165,16 @@ fn behind_table(memory: &Memory, at: u64) -> u64 {
 }
 
 /// Removes functions that only jump to another candidate, freeing functions (other than `free` itself) that call
-/// another freeing function, and operators that call malloc. The other function must be patched: then its hook sees
-/// these calls.
+/// another freeing function, and operators that call malloc or another allocating function of libc. The other function
+/// must be patched: then its hook sees these calls.
 pub fn drop_forwarders(candidates: &mut Vec<Candidate>) {
     // A candidate is compared with all candidates that can be patched, even with those that are removed here. A removed
     // one leads to a function that is patched, so the call is still seen. A function that is hooked only through
     // imports does not count, because its hook does not see direct calls.
     let patched = candidates.iter().filter(|candidate| candidate.site.is_ok());
+    let is_libc = |c: &Candidate| c.wanted.group.0 == Family::Libc && c.wanted.meaning.is_allocating();
     let known: Vec<(u64, bool, bool)> =
-        patched.map(|c| (c.function.at, c.wanted.meaning.is_free(), c.wanted.is_malloc)).collect();
+        patched.map(|c| (c.function.at, c.wanted.meaning.is_free(), c.wanted.is_malloc || is_libc(c))).collect();
     candidates.retain(|candidate| {
         let others = || known.iter().filter(|other| other.0 != candidate.function.at);
         if candidate.forwards_to.is_some_and(|to| others().any(|other| other.0 == to)) {

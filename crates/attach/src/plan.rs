@@ -4,7 +4,7 @@
 //! is made while the target runs, so every byte is compared again before it is changed. A function that cannot be
 //! hooked is left out and named in a note. If malloc or free of a module cannot be hooked, nothing of that module is
 //! hooked: without one of them, every block would be missing or look leaked.
-use crate::candidates::{Candidate, Look, drop_forwarders, drop_passed_on, keep_allocators};
+use crate::candidates::{Candidate, Look, drop_forwarders, drop_passed_on, keep_allocators, leads_to};
 use crate::code::Site;
 use crate::error::Refusal;
 use crate::files::{Object, Symbols};
@@ -186,7 +186,7 @@ impl Plan {
         if candidates.is_empty() {
             return Ok(());
         }
-        let nothrow_forms = nothrow_forms(&symbols, &candidates);
+        let nothrow_forms = nothrow_forms(&symbols, &candidates, memory);
         drop_forwarders(&mut candidates);
         self.notes.extend(note_imports(object, &candidates));
         let internal = internal_frees(object, &symbols, &candidates, maps, memory, is_glibc);
@@ -244,8 +244,9 @@ impl Plan {
             if !object.is_program && self.imports.iter().any(|import| import.function == function.at) {
                 return true;
             }
-            if candidate.forwards_to.is_some_and(|to| patched.contains(&to)) {
-                // It only jumps to a function that is patched, whose hook sees all of its calls.
+            let is_forwarder = candidate.forwards_to.is_some_and(|to| patched.contains(&to));
+            if is_forwarder || candidate.is_operator_that_calls(&patched) {
+                // It leads to a function that is patched, whose hook sees all of its calls.
             } else if is_for_every_block(&candidate.wanted, &function.name, &names) {
                 if failed.is_none() || candidate.wanted.is_malloc {
                     failed = Some((function.name.clone(), why));
@@ -270,15 +271,18 @@ fn is_for_every_block(wanted: &Wanted, name: &str, names: &[String]) -> bool {
     (wanted.is_malloc || wanted.is_main_free) && (name == plain || !names.iter().any(|other| other == plain))
 }
 
-/// For each function that throws, returns its address and that of the variant that returns null.
-fn nothrow_forms(symbols: &Symbols, candidates: &[Candidate]) -> Vec<(u64, u64)> {
+/// For each function that throws, returns its address and that of the variant that returns null. A variant that calls the
+/// function itself and catches what it throws does not count: the hook would call it again and again.
+fn nothrow_forms(symbols: &Symbols, candidates: &[Candidate], memory: &Memory) -> Vec<(u64, u64)> {
     let mut forms = Vec::new();
     for candidate in candidates.iter().filter(|candidate| candidate.wanted.shim == Shim::New) {
         // A function may have several names, of which the candidate has one. Any of them may have the variant.
         let names = symbols.functions.iter().filter(|function| function.at == candidate.function.at);
         let wanted = names.filter_map(|function| allocators::nothrow_of(&function.name));
         let is_one = |name: allocators::NothrowName<'_>| symbols.functions.iter().find(|other| name.is(&other.name));
-        forms.extend(wanted.filter_map(is_one).next().map(|form| (candidate.function.at, form.at)));
+        let at = candidate.function.at;
+        let form = wanted.filter_map(is_one).find(|form| form.at == at || !leads_to(memory, form, at));
+        forms.extend(form.map(|form| (at, form.at)));
     }
     forms
 }
