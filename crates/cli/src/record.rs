@@ -313,14 +313,12 @@ fn start(
             .map_err(|error| cannot(format_args!("cannot start gdb: {error}")));
     }
     if program.way != Way::Preload {
-        if options.follow {
-            say(format_args!(
-                "heaptrack: {} is static or defines malloc itself, so what it starts is not recorded",
-                program.path.display()
-            ));
-        }
         let RecordingOptions { search, quiet, .. } = &options.recording;
-        let launch = launch::patched(&program.path, words).map_err(|error| refusal(&program.path, &error))?;
+        let launch = match recording.hub_variable() {
+            Some(hub) => launch::followed(&program.path, words, library, None, &hub),
+            None => launch::patched(&program.path, words),
+        };
+        let launch = launch.map_err(|error| refusal(&program.path, &error))?;
         let start = patched::Start {
             tool: "heaptrack",
             program: &program.path,
@@ -332,7 +330,7 @@ fn start(
         return start.run(&launch, recording, ready);
     }
     let launch = match recording.hub_variable() {
-        Some(hub) => launch::followed(&program.path, words, library, &recording.variable(), &hub),
+        Some(hub) => launch::followed(&program.path, words, library, Some(&recording.variable()), &hub),
         None => launch::recorded(&program.path, words, library, &recording.variable()),
     };
     launch
