@@ -5,7 +5,7 @@
 #   make test     everything CI checks; at most 20 minutes on two cores
 #   make soak     unit and end-to-end tests with all repetitions (make test runs a tenth), sanitizers, a capture library
 #                 that checks itself, fuzzers, the release on other systems; hours. Its parts: make soak-unit, ...
-#   make fuzz     one fuzzer: NAME=ring (trace, kde, symbols, cfi, http, command_line), for SECONDS=60
+#   make fuzz     one fuzzer: NAME=ring (trace, kde, profile, symbols, cfi, http, command_line), for SECONDS=60
 #   make bench    timings against KDE's heaptrack, into docs/overhead.md and docs/how-cost-grows.md
 #   make compatibility  visits the whole zoo (tests/zoo) and writes docs/compatibility.md
 #   make install  PREFIX=/usr/local DESTDIR=
@@ -121,7 +121,7 @@ soak-alone soak-short soak-long: soak-%:
 	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory end-to-end-$*
 
 # Fuzzers guided by coverage, with AddressSanitizer (fuzz/). They need only the toolchain and a C++ compiler.
-# They run two at a time, so seven targets of ten minutes each take 40 minutes.
+# They run two at a time, so eight targets of ten minutes each take 40 minutes.
 SECONDS ?= 60
 fuzz-build:
 	fuzz/run.sh build
