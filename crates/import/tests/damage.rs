@@ -1,0 +1,134 @@
+//! Small files of every format: their numbers, and what happens to thousands of damaged copies of each.
+#![allow(clippy::unwrap_used, reason = "a test")]
+use import::{HeapProfile, Kind, Value, recognise, unpacked};
+
+/// The files with which the fuzzer begins, the kind of each, and some of its totals.
+const FILES: [(&str, Kind, &[(Value, u64)]); 7] = [
+    ("gperftools", Kind::Gperftools, &[(Value::LiveBytes, 1040), (Value::Allocations, 3)]),
+    ("sampled", Kind::Gperftools, &[(Value::LiveBytes, 829_411), (Value::LiveAllocations, 1)]),
+    ("jemalloc", Kind::Jemalloc, &[(Value::LiveBytes, 1040), (Value::AllocatedBytes, 1080)]),
+    ("massif", Kind::Massif, &[(Value::PeakBytes, 1040), (Value::LiveBytes, 1040)]),
+    ("dhat", Kind::Dhat, &[(Value::PeakAllocations, 1), (Value::AllocatedBytes, 1000)]),
+    ("pprof", Kind::Pprof, &[(Value::AllocatedBytes, 1080), (Value::LiveBytes, 1000)]),
+    ("pprof.gz", Kind::Pprof, &[(Value::AllocatedBytes, 1080), (Value::LiveBytes, 1000)]),
+];
+
+fn file(name: &str) -> Vec<u8> {
+    std::fs::read(format!("{}/../../fuzz/corpus/profile/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+fn read(bytes: &[u8]) -> Option<Result<HeapProfile, import::Error>> {
+    let bytes = unpacked(bytes, 1 << 20).ok()?;
+    recognise(&bytes).map(|kind| import::read(kind, &bytes))
+}
+
+/// The names of a stack's functions, innermost first.
+fn names(profile: &HeapProfile, stack: usize) -> Vec<&str> {
+    let frames = profile.stacks[stack].frames.iter().map(|frame| &profile.frames[*frame as usize]);
+    let lines = frames.flat_map(|frame| &frame.lines);
+    lines.map(|line| profile.text(profile.functions[line.function as usize].name)).collect()
+}
+
+#[test]
+fn files_are_recognised_and_have_their_numbers() {
+    for (name, kind, totals) in FILES {
+        let profile = read(&file(name)).unwrap().unwrap();
+        assert_eq!(profile.kind, kind, "{name}");
+        for (value, total) in totals {
+            assert!(profile.known.contains(value), "{name}: {value:?} is not known");
+            assert_eq!(profile.total(*value), *total, "{name}: {value:?}");
+        }
+    }
+    let known = |name: &str| read(&file(name)).unwrap().unwrap().known;
+    assert!(!known("massif").contains(&Value::Allocations) && !known("pprof").contains(&Value::PeakBytes));
+    assert!(!known("sampled").contains(&Value::Allocations), "the sampler repeats the live blocks");
+    for name in ["pprof", "dhat", "massif"] {
+        assert_eq!(names(&read(&file(name)).unwrap().unwrap(), 0), ["fill", "main"], "{name}");
+    }
+    for other in ["", "\n", "{}", "{\"a\": 1}", "heap", "v 10300 3\nX ls\n", "desc: x\n"] {
+        assert!(read(other.as_bytes()).is_none(), "{other:?}");
+    }
+}
+
+/// Everything that a profile refers to must be there.
+fn check(profile: &HeapProfile) {
+    assert!(
+        profile.stacks.iter().flat_map(|stack| &stack.frames).all(|frame| (*frame as usize) < profile.frames.len())
+    );
+    for frame in &profile.frames {
+        assert!(frame.module.is_none_or(|module| module < profile.modules.len()));
+        for line in &frame.lines {
+            let function = profile.functions[line.function as usize];
+            let texts = [function.name, function.system_name, function.file];
+            assert!(texts.iter().all(|text| (*text as usize) < profile.strings.len()));
+        }
+    }
+}
+
+#[test]
+fn damaged_files_are_read_or_refused() {
+    // A fixed sequence of numbers, so that a failure can be repeated.
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut chance = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below.max(1) as u64) as usize
+    };
+    let mut counts = (0, 0);
+    for (name, ..) in FILES {
+        let whole = file(name);
+        for length in 0..whole.len() {
+            read(&whole[..length]).and_then(Result::ok).iter().for_each(check);
+        }
+        for _ in 0..5_000 {
+            let mut bytes = whole.clone();
+            for _ in 0..=chance(4) {
+                let at = chance(bytes.len());
+                match chance(3) {
+                    0 => bytes[at] = chance(256) as u8,
+                    1 => drop(bytes.remove(at)),
+                    _ => bytes.insert(at, chance(256) as u8),
+                }
+            }
+            match read(&bytes) {
+                Some(Ok(profile)) => {
+                    check(&profile);
+                    counts.0 += 1;
+                }
+                Some(Err(error)) => {
+                    assert!(!error.to_string().contains('\n'), "{error}");
+                    counts.1 += 1;
+                }
+                None => {}
+            }
+        }
+    }
+    assert!(counts.0 > 1_000 && counts.1 > 1_000, "read and refused: {counts:?}");
+}
+
+/// A small file can refer to a long text a million times. It must not be copied that often.
+#[test]
+fn a_text_that_is_used_often_is_kept_once() {
+    let number = |mut value: u64| {
+        let mut out = Vec::new();
+        while value >= 128 {
+            out.push(value as u8 | 128);
+            value >>= 7;
+        }
+        out.push(value as u8);
+        out
+    };
+    let field = |tag: u8, content: &[u8]| [&[tag << 3 | 2][..], &number(content.len() as u64), content].concat();
+    let mut bytes = Vec::new();
+    bytes.extend(field(1, &[8, 1, 16, 2]));
+    for text in ["", "inuse_space", "bytes", &"x".repeat(1 << 20)] {
+        bytes.extend(field(6, text.as_bytes()));
+    }
+    for id in 1..20_000 {
+        bytes.extend(field(5, &[&[8][..], &number(id), &[16, 3]].concat()));
+        bytes.extend(field(4, &[&[8][..], &number(id), &field(4, &[&[8][..], &number(id)].concat())].concat()));
+    }
+    let profile = read(&bytes).map(|_| import::read(Kind::Pprof, &bytes).unwrap()).unwrap();
+    assert_eq!((profile.functions.len(), profile.frames.len(), profile.strings.len()), (19_999, 19_999, 4));
+}
