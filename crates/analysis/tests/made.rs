@@ -5,7 +5,10 @@ mod common;
 
 use analysis::{BlocksInMemory, Engine, Query, When};
 use common::{Event, Kind, Rng, Trace, random_trace};
-use format::{FileWriter, Freed, RawBlock, RssSample, Session, Source, Summary, merge, trim};
+use format::{
+    BlockKind, EventEncoder, FileWriter, Freed, Gone, GoneBlock, RawBlock, RssSample, Session, Source, Summary, merge,
+    trim,
+};
 use std::collections::HashMap;
 use std::io::Cursor;
 
@@ -323,5 +326,81 @@ fn the_engine_counts_kdes_files_as_their_own_reader_does() {
             return;
         };
         assert_eq!(told, totals, "seed {seed}, raw {is_raw}");
+    });
+}
+
+/// The blocks as older versions wrote a merged trace: an implied free ends a block that ended with its process, and a Gone
+/// block before it says that the program did not make that free.
+fn in_old_form(blocks: &[RawBlock]) -> Vec<RawBlock> {
+    let mut old = Vec::new();
+    let mut out = EventEncoder::new();
+    let mut births: HashMap<u64, GoneBlock> = HashMap::new();
+    for block in blocks {
+        let Ok(mut events) = block.events() else {
+            if !matches!(block.kind, BlockKind::Processes) {
+                old.push(block.clone());
+            }
+            continue;
+        };
+        let mut now = (events.time_ns(), events.thread());
+        while let Some(event) = events.read().unwrap() {
+            match event {
+                format::Event::Time(ns) => now.0 = ns,
+                format::Event::Thread(thread) => now.1 = thread,
+                _ => {}
+            }
+            out.time(now.0);
+            out.thread(now.1);
+            match event {
+                format::Event::Alloc { sequence, alloc_class } => {
+                    assert_eq!(out.alloc(alloc_class), sequence);
+                    births.insert(sequence, GoneBlock { sequence, alloc_class, thread: now.1, born_ns: now.0 });
+                }
+                format::Event::Free { sequence, how: how @ (Freed::Leaked | Freed::Replaced) } => {
+                    old.push(out.take());
+                    let gone = Gone { at_ns: now.0, is_leak: how == Freed::Leaked, blocks: vec![births[&sequence]] };
+                    old.push(gone.to_block());
+                    out.free_implied(sequence);
+                }
+                format::Event::Free { sequence, how } => out.freed_by(sequence, how),
+                format::Event::UnknownFree => out.unknown_free(),
+                _ => {}
+            }
+        }
+        old.push(out.take());
+    }
+    old
+}
+
+#[test]
+fn a_trace_that_was_merged_in_the_old_way_has_the_same_answers() {
+    common::rounds(150, |seed, mut rng| {
+        let traces: Vec<Trace> = (0..3).map(|_| common::trace_of_one(&mut rng, 200)).collect();
+        let parts: Vec<Vec<RawBlock>> = traces
+            .iter()
+            .map(|trace| with_session(trace, 1_700_000_000_000_000_000 + 100_000 * rng.u64(..200)))
+            .collect();
+        let new = merged(&parts);
+        let old = in_old_form(&new);
+        assert!(old.iter().any(|block| block.kind == BlockKind::Gone) || engine(&new).totals().leaked_bytes == 0);
+        let mut writer = FileWriter::new(Vec::new(), 1).unwrap();
+        trim(&mut file(&old), None, u64::MAX, &mut writer).unwrap();
+        let trimmed = read(writer.finish().unwrap());
+        let again = merged(std::slice::from_ref(&old));
+        for made in [&trimmed, &again] {
+            assert!(made.iter().all(|block| block.kind != BlockKind::Gone), "seed {seed}");
+        }
+        let whole = engine(&new);
+        for (what, made) in [("old", &old), ("trimmed", &trimmed), ("merged again", &again)] {
+            let found = engine(made);
+            assert_eq!(found.totals(), whole.totals(), "seed {seed}, {what}");
+            for _ in 0..4 {
+                let query = random_query(&mut rng, whole.runtime_ns());
+                let answer = |engine: &Engine, blocks: &[RawBlock]| {
+                    engine.profile(&mut BlocksInMemory::new(blocks.iter().cloned()), &query).unwrap().totals
+                };
+                assert_eq!(answer(&found, made), answer(&whole, &new), "seed {seed}, {what}: {query:?}");
+            }
+        }
     });
 }

@@ -2,14 +2,15 @@
 //!
 //! Receives: a growing trace, and an offset in it, the cut. Returns: a trace in which all blocks after the cut are
 //! unchanged. Of the events before the cut it has only the sums, and the allocations of the blocks that were live at
-//! the cut (`folded.rs`). Of the memory samples before the cut it has one per second. Must hold: sums over the whole
+//! the cut (`folded.rs`), with the releases of these blocks (`process_past.rs`). Of the memory samples before the cut it has one per second. Must hold: sums over the whole
 //! session, what is live at any time after the cut, all sequence numbers, stack ids and indexes of allocation classes
 //! are the same in both; memory is bounded by live blocks, by pairs of allocation class and thread, and by the kept
 //! samples.
 use crate::event::{EventEncoder, Events, Freed, TICK_NS};
+use crate::process_past::{ProcessPast, in_order};
 use crate::{
-    AllocClasses, BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, IntMap, Malformed, PeakTracker, RawBlock,
-    Reader, RssSample, Start, Visitor,
+    AllocClasses, BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, IntMap, Malformed, PeakTracker, Process,
+    Processes, RawBlock, Reader, RssSample, Start, Visitor,
 };
 use std::io::{self, Read, Write};
 
@@ -78,6 +79,7 @@ impl Folder {
                 past.add_alloc_classes(&AllocClasses::decode(payload)?)?;
                 return Ok(false);
             }
+            BlockKind::Processes => self.malloc.processes.add(Processes::decode(payload)?),
             BlockKind::Samples => RssSample::decode(payload)?.into_iter().for_each(|sample| self.sample(sample)),
             BlockKind::Losses => self.losses = Some(block.clone()),
             BlockKind::Checkpoint | BlockKind::CustomCheckpoint => (),
@@ -142,6 +144,8 @@ struct Past {
     tick: u64,
     heap: PeakTracker,
     epoch: u64,
+    /// The processes, and who released the live blocks.
+    processes: ProcessPast,
     /// The sums that `finish` writes. It takes the rows from `uses` and the peak from `heap`; until then, those fields
     /// have no meaning here.
     folded: Folded,
@@ -197,12 +201,18 @@ impl Past {
 
     fn finish<W: Write>(mut self, domain: Domain, out: &mut FileWriter<W>) -> Result<Option<u64>, Error> {
         if self.next_sequence == 0 && self.folded.events == 0 {
+            self.write_processes(Vec::new(), out)?;
             return Ok(None);
         }
-        let mut births: Vec<(u64, Born)> = self.live.iter().map(|(sequence, born)| (*sequence, *born)).collect();
-        births.sort_unstable_by_key(|(sequence, _)| *sequence);
+        let mut births: Vec<u64> = self.live.keys().copied().collect();
+        births.sort_unstable();
         let rows = self.rows();
-        self.folded.events = self.folded.events.saturating_sub(births.len() as u64);
+        self.start_processes();
+        let (releases, mut started) = self.processes.take(&births);
+        let kept = (births.len() + releases.len()) as u64;
+        self.folded.events = self.folded.events.saturating_sub(kept);
+        // The events before a process are counted with those that are folded.
+        started.iter_mut().for_each(|one| one.events_before = one.events_before.saturating_add(self.folded.events));
         self.folded.until_ns = self.folded.until_ns.max(self.tick.saturating_mul(TICK_NS));
         let until_ns = self.folded.until_ns;
         let folded = Folded {
@@ -213,18 +223,35 @@ impl Past {
             ..std::mem::take(&mut self.folded)
         };
         out.write(&folded.to_block().of(domain))?;
+        self.write_processes(started, out)?;
         let mut events = EventEncoder::new();
         events.image(self.image);
-        for (sequence, born) in &births {
-            events.thread(born.thread);
-            events.time(born.tick.saturating_mul(TICK_NS));
-            events.skip_to(*sequence);
-            events.alloc(born.alloc_class);
-            if events.len() >= FULL {
-                out.write(&events.take().of(domain))?;
-            }
+        let mut full = Vec::new();
+        let mut context = (&mut events, &mut full);
+        in_order(
+            &mut context,
+            &births,
+            &releases,
+            |(events, full), sequence| {
+                let Some(born) = self.live.get(&sequence) else { return };
+                events.thread(born.thread);
+                events.time(born.tick.saturating_mul(TICK_NS));
+                events.skip_to(sequence);
+                events.alloc(born.alloc_class);
+                if events.len() >= FULL {
+                    full.push(events.take());
+                }
+            },
+            |(events, _), release| {
+                events.thread(release.thread);
+                events.time(release.time_ns);
+                events.release(release.sequence);
+            },
+        );
+        for block in full {
+            out.write(&block.of(domain))?;
         }
-        let mut threads: Vec<u32> = births.iter().map(|(_, born)| born.thread).collect();
+        let mut threads: Vec<u32> = self.live.values().map(|born| born.thread).collect();
         threads.sort_unstable();
         threads.dedup();
         for thread in threads {
@@ -237,6 +264,22 @@ impl Past {
         events.skip_to(self.next_sequence);
         out.write(&events.take().of(domain))?;
         Ok(Some(until_ns))
+    }
+
+    /// Starts the processes that start before the next event.
+    fn start_processes(&mut self) {
+        while self.processes.start_before(self.folded.events, self.next_sequence).is_some() {}
+    }
+
+    /// Writes the processes that have started, and all that are known to start later, with their threads.
+    fn write_processes<W: Write>(&mut self, started: Vec<Process>, out: &mut FileWriter<W>) -> Result<(), Error> {
+        let threads = std::mem::take(&mut self.processes.threads).into_iter().collect();
+        let processes = started.into_iter().chain(self.processes.take_waiting()).collect();
+        let all = Processes { processes, threads };
+        if !all.is_empty() {
+            out.write(&all.to_block())?;
+        }
+        Ok(())
     }
 
     /// Returns the rows. Their allocations do not include the live blocks, which are written as events.
@@ -256,6 +299,8 @@ impl Past {
 impl Visitor for Past {
     fn alloc(&mut self, sequence: u64, alloc_class: u32) {
         let (thread, tick) = (self.thread, self.tick);
+        self.next_sequence = sequence;
+        self.start_processes();
         self.next_sequence = sequence + 1;
         self.folded.events = self.folded.events.saturating_add(1);
         self.live.insert(sequence, Born { alloc_class, thread, tick });
@@ -267,6 +312,8 @@ impl Visitor for Past {
     }
 
     fn free(&mut self, sequence: u64, how: Freed) {
+        self.start_processes();
+        self.processes.end(sequence);
         self.folded.events = self.folded.events.saturating_add(1);
         let Some(born) = self.live.remove(&sequence) else { return };
         self.folded.implied_frees = self.folded.implied_frees.saturating_add((how == Freed::Implied) as u64);
@@ -284,11 +331,17 @@ impl Visitor for Past {
         used.row.lifetime_ticks = used.row.lifetime_ticks.saturating_add(age);
     }
 
-    fn release(&mut self, _: u64) {
+    fn release(&mut self, sequence: u64) {
+        self.start_processes();
+        if self.live.contains_key(&sequence) {
+            let (time_ns, event) = (self.tick.saturating_mul(TICK_NS), self.folded.events);
+            self.processes.release(sequence, self.thread, time_ns, self.next_sequence, event);
+        }
         self.folded.events = self.folded.events.saturating_add(1);
     }
 
     fn unknown_free(&mut self) {
+        self.start_processes();
         self.folded.events = self.folded.events.saturating_add(1);
         self.folded.unknown_frees = self.folded.unknown_frees.saturating_add(1);
     }
@@ -304,6 +357,7 @@ impl Visitor for Past {
 
     fn image(&mut self, image: u32) {
         self.image = image;
+        self.processes.end_all();
         let born: Vec<Born> = self.live.drain().map(|(_, born)| born).collect();
         for Born { alloc_class, thread, .. } in born {
             self.using(alloc_class, thread).live = 0;

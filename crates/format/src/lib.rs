@@ -41,6 +41,7 @@ mod numbered;
 mod peak;
 mod process;
 mod process_counter;
+mod process_past;
 mod reader;
 mod sample;
 mod session;

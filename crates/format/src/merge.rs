@@ -5,12 +5,11 @@
 //! modules, stacks, allocation classes and threads get new numbers, so those of different processes are never confused;
 //! costs of a stack that several processes share (the same file, the same offsets) still add up, because `analysis`
 //! recognises equal modules by path and build-id; a process that has ended holds no memory any more, but its leaks
-//! count as leaked (`gone.rs`); memory is bounded by live blocks, definitions and memory samples, not by events.
-use crate::event::TICK_NS;
+//! count as leaked; each trace is a process of the merged one; memory is bounded by live blocks, definitions and memory samples, not by events.
 use crate::merge::stream::Stream;
 use crate::tally::Tally;
 use crate::{
-    AllocClassEncoder, Counting, Error, EventEncoder, FileWriter, Freed, Gone, GoneBlock, HeapAtAttach, Losses, Module,
+    AllocClassEncoder, Counting, Error, EventEncoder, FileWriter, Freed, HeapAtAttach, Losses, Module, Processes,
     RawBlock, RssSample, Session, Source, StackEncoder, Summary, Suppressions, Thread, Unseen, VERSION, Waits,
 };
 use std::io::{Read, Write};
@@ -99,6 +98,14 @@ fn session<R: Read>(streams: &[Stream<R>], started: u64, tool: &str) -> Session 
     Session { version: VERSION, started_unix_ns: started, tool: tool.to_owned(), counting: Counting::Thread, ..merged }
 }
 
+/// A live block in the merged trace.
+#[derive(Clone, Copy)]
+pub(crate) struct MergedBlock {
+    sequence: u64,
+    alloc_class: u32,
+    size: u64,
+}
+
 /// The output, and the numbers that were assigned.
 pub(crate) struct Merger<'w, W: Write> {
     out: &'w mut FileWriter<W>,
@@ -109,8 +116,11 @@ pub(crate) struct Merger<'w, W: Write> {
     modules: u16,
     threads: u32,
     processes: u32,
-    /// Events in blocks that were written.
+    /// Events in blocks that were written, and (below) events that are known only as sums.
     written: u64,
+    folded: u64,
+    /// Processes and threads that must be written before the next events.
+    news: Processes,
     tally: Tally,
     suppressions: String,
     /// `(time, stream, resident, overhead)`.
@@ -131,6 +141,8 @@ impl<'w, W: Write> Merger<'w, W> {
             threads: 0,
             processes: 0,
             written: 0,
+            folded: 0,
+            news: Processes::default(),
             tally: Tally::default(),
             suppressions: String::new(),
             samples: Vec::new(),
@@ -156,9 +168,9 @@ impl<'w, W: Write> Merger<'w, W> {
         self.threads - 1
     }
 
-    /// Allocations and frees of all kinds so far.
+    /// Allocations and frees of all kinds so far, with those that are known only as sums.
     const fn event_count(&self) -> u64 {
-        self.written + self.events.events()
+        self.folded + self.written + self.events.events()
     }
 
     fn process(&mut self) -> u32 {
@@ -200,23 +212,11 @@ impl<'w, W: Write> Merger<'w, W> {
         sequence
     }
 
-    fn free(&mut self, thread: u32, block: &GoneBlock, size: u64, how: Freed, now_ns: u64) {
+    fn free(&mut self, thread: u32, block: MergedBlock, how: Freed, now_ns: u64) {
         self.events.thread(thread);
         self.events.time(now_ns);
         self.events.freed_by(block.sequence, how);
-        self.tally.free(thread, block.sequence, block.alloc_class, size, how);
-    }
-
-    /// Writes which blocks are freed next without a call of their program. They must be sorted by sequence number.
-    fn gone(&mut self, at_ns: u64, is_leak: bool, blocks: &[(GoneBlock, u64)]) -> Result<(), MergeError> {
-        self.flush(true)?;
-        let at_ns = on_grid(at_ns);
-        for piece in blocks.chunks(Gone::MOST) {
-            let gone = Gone { at_ns, is_leak, blocks: piece.iter().map(|(block, _)| *block).collect() };
-            self.write(&gone.to_block())?;
-        }
-        blocks.iter().for_each(|(_, size)| self.tally.gone(*size, is_leak));
-        Ok(())
+        self.tally.free(thread, block.sequence, block.alloc_class, block.size, how);
     }
 
     fn release(&mut self, thread: u32, sequence: u64, now_ns: u64) {
@@ -242,13 +242,20 @@ impl<'w, W: Write> Merger<'w, W> {
         if self.events.len() >= FULL || is_end && !self.events.is_empty() {
             self.written += self.events.events();
             let block = self.events.take();
+            self.write_news()?;
             self.write(&block)?;
         }
         Ok(())
     }
 
+    fn write_news(&mut self) -> Result<(), MergeError> {
+        let news = std::mem::take(&mut self.news);
+        if news.is_empty() { Ok(()) } else { self.write(&news.to_block()) }
+    }
+
     fn end<R: Read>(mut self, streams: &[Stream<R>]) -> Result<Merged, MergeError> {
         self.flush(true)?;
+        self.write_news()?;
         self.write_samples(streams)?;
         if let Some(heap) = self.heap_at_attach {
             self.write(&heap.to_block())?;
@@ -351,9 +358,4 @@ fn losses<R: Read>(streams: &[Stream<R>], folded_until_ns: Option<u64>) -> Losse
         all.note = notes.into_iter().flatten().reduce(|all, note| format!("{all} {note}"));
     }
     all
-}
-
-/// Rounds a time down to the grid of events.
-pub(crate) const fn on_grid(ns: u64) -> u64 {
-    ns / TICK_NS * TICK_NS
 }

@@ -9,8 +9,6 @@ pub(crate) struct Tally {
     heap: PeakTracker,
     /// Thread -> its latest allocation.
     latest: IntMap<u32, u64>,
-    /// The number of allocations that were listed in a `Gone`: an event frees them, but the program did not.
-    gone: u64,
     /// Blocks that processes had not freed when they ended, and their bytes.
     left: (u64, u64),
 }
@@ -50,21 +48,10 @@ impl Tally {
         }
     }
 
-    /// Counts a block that was live when its process ended (`is_leak`) or called exec. The trace has an event that
-    /// frees the block, but `totals` does not count that free, because the program did not make it.
-    pub(crate) fn gone(&mut self, size: u64, is_leak: bool) {
-        self.gone += 1;
-        if is_leak {
-            self.leave(1, size);
-        }
-    }
-
     /// The totals at the end of the trace.
     pub(crate) fn totals(&self) -> Totals {
         let totals = self.heap.fill(self.totals);
         Totals {
-            deallocations: totals.deallocations.saturating_sub(self.gone),
-            implied_frees: totals.implied_frees.saturating_sub(self.gone),
             leaked_allocations: totals.leaked_allocations.saturating_add(self.left.0),
             leaked_bytes: totals.leaked_bytes.saturating_add(self.left.1),
             ..totals

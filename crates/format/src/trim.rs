@@ -2,6 +2,7 @@
 //!
 //! Receives: a trace and two points in time, A and B. Returns: a trace with all events after A, up to and including B,
 //! and with one allocation for every block that was live at A: its own, with its thread, its stack and its time.
+//! If a process freed such a block while others held it, that release is in it too (`process_past.rs`).
 //! No other event from before A is in it. So every question about A..B has the same answer in both traces.
 //!
 //! ```text
@@ -10,10 +11,11 @@
 //! ```
 //! Must hold: times, threads, stacks and allocation classes keep their numbers, sequence numbers are counted anew.
 //! Memory is bounded by live blocks, allocation classes and threads.
+use crate::process_past::{ProcessPast, in_order};
 use crate::tally::Tally;
 use crate::{
-    Block, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, Gone, GoneBlock, IntMap, KdeRule, Kept,
-    LiveBlocks, RawBlock, RssSample, Source, Summary,
+    Block, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, Gone, IntMap, KdeRule, Kept, LiveBlocks,
+    Process, Processes, RawBlock, RssSample, Source, Summary,
 };
 use std::io::{Read, Write};
 
@@ -87,7 +89,24 @@ struct Trimmer<'w, W: Write> {
     now_ns: u64,
     summary: Option<Summary>,
     folded_until_ns: Option<u64>,
+    processes: ProcessPast,
+    /// Processes of the new trace that started before A.
+    earlier: Vec<u32>,
+    /// Processes of the new trace, with the number of its events before them.
+    started: IntMap<u32, u64>,
+    /// Processes and threads that must be written before the next events.
+    news: Processes,
+    /// The events of the old trace so far, and the number of its next allocation.
+    events_seen: u64,
+    next_sequence: u64,
+    /// The events of the new trace in blocks that were written.
+    written: u64,
+    /// Blocks that end with their process, of a trace that was merged in the old way, and whether they are leaked.
+    gone: IntMap<u64, bool>,
 }
+
+/// What a process that started before A and runs at B has in its note.
+const EARLIER: &str = "It started before this part of the recording, so its peak may count blocks that it had inherited and freed before.";
 
 /// The result of `trim`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -123,6 +142,14 @@ pub fn trim<R: Read, W: Write>(
         now_ns: 0,
         summary: None,
         folded_until_ns: None,
+        processes: ProcessPast::default(),
+        earlier: Vec::new(),
+        started: IntMap::default(),
+        news: Processes::default(),
+        events_seen: 0,
+        next_sequence: 0,
+        written: 0,
+        gone: IntMap::default(),
     };
     while let Some(block) = source.next_block()? {
         trimmer.block(block)?;
@@ -137,7 +164,8 @@ impl<W: Write> Trimmer<'_, W> {
         match decoded {
             Block::Events(mut events) => return self.events(&mut events),
             Block::Folded(folded) => return self.folded(&folded),
-            Block::Gone(gone) => return self.gone(gone),
+            Block::Gone(gone) => self.gone(&gone),
+            Block::Processes(processes) => self.add_processes(processes),
             Block::Samples(samples) => return self.samples(&samples),
             Block::Summary(summary) => self.summary = Some(summary),
             Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => (),
@@ -166,6 +194,7 @@ impl<W: Write> Trimmer<'_, W> {
     /// to which they are missing.
     fn folded(&mut self, folded: &Folded) -> Result<(), Error> {
         let until_ns = folded.until_ns;
+        self.events_seen = self.events_seen.saturating_add(folded.events);
         if self.from_ns.is_some() || until_ns > self.to_ns {
             if self.from_ns.is_none_or(|from| from < until_ns) {
                 self.folded_until_ns = self.folded_until_ns.max(Some(until_ns));
@@ -185,23 +214,42 @@ impl<W: Write> Trimmer<'_, W> {
         Ok(())
     }
 
-    /// Writes a Gone block with the new sequence numbers, and without the allocations that are not in the new trace.
-    fn gone(&mut self, gone: Gone) -> Result<(), Error> {
+    /// Remembers blocks of a merged trace that end with their process. Their frees come next.
+    fn gone(&mut self, gone: &Gone) {
         self.time(gone.at_ns);
-        if self.phase != Phase::Within {
-            return Ok(());
+        self.gone.extend(gone.blocks.iter().map(|block| (block.sequence, gone.is_leak)));
+    }
+
+    fn add_processes(&mut self, added: Processes) {
+        if self.phase == Phase::Within {
+            self.news.threads.extend(added.threads.iter().copied());
         }
-        let renumbered =
-            |block: &GoneBlock| Some(GoneBlock { sequence: self.live.get(block.sequence)?.sequence, ..*block });
-        let blocks: Vec<GoneBlock> = gone.blocks.iter().filter_map(renumbered).collect();
-        for block in &blocks {
-            let size = self.size(block.alloc_class).unwrap_or(0);
-            self.tally.gone(size, gone.is_leak);
+        self.processes.add(added);
+    }
+
+    /// Starts the processes that start before the next event.
+    fn start_processes(&mut self) {
+        while let Some(index) = self.processes.start_before(self.events_seen, self.next_sequence) {
+            if self.phase != Phase::Within {
+                continue;
+            }
+            let events_before = self.written + self.encoder.events();
+            self.started.insert(index, events_before);
+            if let Some(process) = self.processes.entry(index) {
+                self.news.processes.push(Process { events_before, end: None, ..process.clone() });
+            }
+        }
+    }
+
+    fn write_events(&mut self) -> Result<(), Error> {
+        let news = std::mem::take(&mut self.news);
+        if !news.is_empty() {
+            self.out.write(&news.to_block())?;
         }
         if !self.encoder.is_empty() {
+            self.written += self.encoder.events();
             self.out.write(&self.encoder.take())?;
         }
-        self.out.write(&Gone { blocks, ..gone }.to_block())?;
         Ok(())
     }
 
@@ -234,13 +282,20 @@ impl<W: Write> Trimmer<'_, W> {
                 Ok(None) | Err(_) => break,
             }
             if self.encoder.len() >= FULL {
-                self.out.write(&self.encoder.take())?;
+                self.write_events()?;
             }
         }
         Ok(())
     }
 
     fn event(&mut self, event: Event) {
+        if !matches!(event, Event::Time(_) | Event::Thread(_) | Event::Image(_) | Event::LatestGone) {
+            if let Event::Alloc { sequence, .. } = event {
+                self.next_sequence = sequence;
+            }
+            self.start_processes();
+            self.events_seen += 1;
+        }
         match (event, self.phase) {
             (Event::Time(ns), _) => self.time(ns),
             (Event::Thread(thread), _) => self.thread = thread,
@@ -248,6 +303,7 @@ impl<W: Write> Trimmer<'_, W> {
             (Event::LatestGone, Phase::Before) => drop(self.latest.remove(&self.thread)),
             (Event::LatestGone, _) => self.latest_gone(),
             (Event::Alloc { sequence, alloc_class }, Phase::Before) => {
+                self.next_sequence = sequence + 1;
                 self.latest.insert(self.thread, sequence);
                 let born = Born { alloc_class, thread: self.thread, time_ns: self.now_ns };
                 if self.size(alloc_class).is_some() {
@@ -256,16 +312,24 @@ impl<W: Write> Trimmer<'_, W> {
             }
             (Event::Free { sequence, .. }, Phase::Before) => {
                 self.born.remove(sequence);
+                self.gone.remove(&sequence);
+                self.processes.end(sequence);
                 if self.tally.counting.kde().is_some() {
                     self.latest.clear();
                 }
             }
             (Event::Alloc { sequence, alloc_class }, _) => {
+                self.next_sequence = sequence + 1;
                 self.not_latest.remove(&self.thread);
                 self.alloc(sequence, Born { alloc_class, thread: self.thread, time_ns: self.now_ns });
             }
             (Event::Free { sequence, how }, _) => self.free(sequence, how),
-            (Event::Release { .. }, Phase::Before) => (),
+            (Event::Release { sequence }, Phase::Before) => {
+                if self.born.get(sequence).is_some() {
+                    let (thread, now_ns, next) = (self.thread, self.now_ns, self.next_sequence);
+                    self.processes.release(sequence, thread, now_ns, next, self.events_seen - 1);
+                }
+            }
             (Event::Release { sequence }, _) => self.release(sequence),
             (Event::UnknownFree, Phase::Before) => {
                 if self.tally.counting.kde().is_some_and(KdeRule::forgets_at_unknown_free) {
@@ -299,7 +363,12 @@ impl<W: Write> Trimmer<'_, W> {
         self.at();
         // A later block of that thread was allocated and freed before A, so this one is not temporary.
         let is_not_latest = self.not_latest.get(&self.thread) == Some(&sequence);
-        let how = if is_not_latest && how == Freed::Call { Freed::Realloc } else { how };
+        let how = match self.gone.remove(&sequence) {
+            Some(true) => Freed::Leaked,
+            Some(false) => Freed::Replaced,
+            None if is_not_latest && how == Freed::Call => Freed::Realloc,
+            None => how,
+        };
         self.encoder.freed_by(new, how);
         let size = self.size(alloc_class).unwrap_or(0);
         self.tally.free(self.thread, new, alloc_class, size, how);
@@ -337,11 +406,32 @@ impl<W: Write> Trimmer<'_, W> {
 
     /// Called at A: writes the allocations of all live blocks, in the old order.
     fn begin(&mut self) {
+        // Processes that start before the next event start after A.
         self.phase = Phase::Within;
-        std::mem::take(&mut self.born).each_from(0, |sequence, born| {
-            self.alloc(sequence, born);
-            self.not_latest.insert(born.thread, sequence);
-        });
+        let born = std::mem::take(&mut self.born);
+        let mut births = Vec::new();
+        born.each_from(0, |sequence, _| births.push(sequence));
+        let (releases, started) = self.processes.take(&births);
+        self.earlier = started.iter().map(|process| process.index).collect();
+        self.started.extend(started.iter().map(|process| (process.index, process.events_before)));
+        self.news.processes.extend(started.into_iter().map(|process| Process { end: None, ..process }));
+        self.news.threads.extend(self.processes.threads.iter().map(|(thread, process)| (*thread, *process)));
+        in_order(
+            self,
+            &births,
+            &releases,
+            |trimmer, sequence| {
+                let Some(born) = born.get(sequence) else { return };
+                trimmer.alloc(sequence, born);
+                trimmer.not_latest.insert(born.thread, sequence);
+            },
+            |trimmer, release| {
+                let Some(Renumbered { sequence, .. }) = trimmer.live.get(release.sequence) else { return };
+                trimmer.encoder.thread(release.thread);
+                trimmer.encoder.time(release.time_ns);
+                trimmer.encoder.release(sequence);
+            },
+        );
         self.not_latest.retain(|thread, sequence| self.latest.get(thread) != Some(sequence));
     }
 
@@ -351,6 +441,7 @@ impl<W: Write> Trimmer<'_, W> {
             return;
         }
         self.image = image;
+        self.processes.end_all();
         // Blocks are live until the exec, however long before it the last event was.
         if self.phase == Phase::Within {
             self.encoder.time(self.now_ns);
@@ -363,13 +454,33 @@ impl<W: Write> Trimmer<'_, W> {
         self.tally.end_image();
     }
 
+    /// Writes how the processes ended that ended up to B. Their totals are those of their whole lives.
+    fn write_ends(&mut self) -> Result<(), Error> {
+        let mut processes = Vec::new();
+        for (index, events_before) in &self.started {
+            let Some(process) = self.processes.entry(*index) else { continue };
+            let end = process.end.filter(|end| end.at_ns <= self.to_ns);
+            let mut note = process.note.clone();
+            if end.is_none() && self.earlier.contains(index) {
+                note = if note.is_empty() { EARLIER.to_owned() } else { format!("{note} {EARLIER}") };
+            }
+            if end.is_some() || note != process.note {
+                processes.push(Process { events_before: *events_before, end, note, ..process.clone() });
+            }
+        }
+        processes.sort_by_key(|process| process.index);
+        if !processes.is_empty() {
+            self.out.write(&Processes { processes, ..Processes::default() }.to_block())?;
+        }
+        Ok(())
+    }
+
     fn end(mut self, is_sound: bool) -> Result<Trimmed, Error> {
         if self.phase == Phase::Before {
             self.begin();
         }
-        if !self.encoder.is_empty() {
-            self.out.write(&self.encoder.take())?;
-        }
+        self.write_events()?;
+        self.write_ends()?;
         let old = self.summary.unwrap_or_default();
         let mut totals = self.tally.totals();
         totals.runtime_ns = old.totals.runtime_ns.max(self.now_ns).min(self.to_ns);

@@ -71,7 +71,7 @@ fn random_classes(rng: &mut Rng) -> (Vec<RawBlock>, Vec<(u64, usize)>, usize) {
     (vec![stacks.take(), encoder.take()], alloc_classes, sites)
 }
 
-fn trace_of_one(rng: &mut Rng, steps: u64) -> Trace {
+pub fn trace_of_one(rng: &mut Rng, steps: u64) -> Trace {
     let (mut blocks, alloc_classes, sites) = random_classes(rng);
     let mut out = EventEncoder::new();
     let mut events = Vec::new();

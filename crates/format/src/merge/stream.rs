@@ -1,9 +1,10 @@
 //! One of the traces that are merged: its position, and its numbers in the new trace.
-use super::{MergeError, Merger, on_grid};
+use super::{MergeError, MergedBlock, Merger};
 use crate::walk::{EventList, Walked};
 use crate::{
-    Block, Event, Exit, Folded, FoldedRow, Frame, Freed, Gone, GoneBlock, HeapAtAttach, IntMap, Losses, Module,
-    Process, ProcessEnd, Processes, RawBlock, Session, Source, Summary, Symbols, Thread, Unseen, Visitor, Waits,
+    Block, Event, Exit, Folded, FoldedRow, Frame, Freed, Gone, HeapAtAttach, IntMap, Losses, Module, Process,
+    ProcessEnd, ProcessStart, Processes, RawBlock, Session, Source, Summary, Symbols, Thread, Totals, Unseen, Visitor,
+    Waits,
 };
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -52,8 +53,11 @@ pub(crate) struct Stream<R: Read> {
     started: IntMap<u32, u64>,
     /// Allocations and frees of all kinds that were handled.
     events_seen: u64,
-    /// Sequence number -> the block with its new number, and its size.
-    live: IntMap<u64, (GoneBlock, u64)>,
+    live: IntMap<u64, MergedBlock>,
+    /// Blocks that end with their process, of a trace that was merged in the old way, and whether they are leaked.
+    gone: IntMap<u64, bool>,
+    /// The process that stands for this trace, if the trace names none.
+    own_process: Option<Process>,
 }
 
 impl<R: Read> Stream<R> {
@@ -94,6 +98,8 @@ impl<R: Read> Stream<R> {
             started: IntMap::default(),
             events_seen: 0,
             live: IntMap::default(),
+            gone: IntMap::default(),
+            own_process: None,
         })
     }
 
@@ -109,6 +115,13 @@ impl<R: Read> Stream<R> {
     /// Ends the process. Its live blocks end with it, unless we detached from it or it is the last one.
     pub(super) fn end<W: Write>(&mut self, is_last: bool, merger: &mut Merger<W>) -> Result<(), MergeError> {
         self.is_over = true;
+        // Processes that start after the last event.
+        self.events_seen = u64::MAX;
+        self.start_processes(merger);
+        if self.processes.is_empty() && !merger.is_alone {
+            self.start_own_process(merger);
+        }
+        self.end_own_process(merger);
         let lives_on = self.summary.is_some_and(|summary| summary.exit == Exit::Detached);
         if is_last || lives_on {
             return Ok(());
@@ -149,7 +162,10 @@ impl<R: Read> Stream<R> {
     fn event<W: Write>(&mut self, event: Event, merger: &mut Merger<W>) -> Result<(), MergeError> {
         if !matches!(event, Event::Thread(_) | Event::Image(_) | Event::LatestGone | Event::Time(_)) {
             if !self.waiting.is_empty() {
-                self.start_processes(merger)?;
+                self.start_processes(merger);
+            }
+            if self.processes.is_empty() && !merger.is_alone {
+                self.start_own_process(merger);
             }
             self.events_seen += 1;
         }
@@ -159,17 +175,21 @@ impl<R: Read> Stream<R> {
                 let Some((alloc_class, size)) = known else { return Ok(()) };
                 let thread = self.thread(merger);
                 let new = merger.alloc(thread, alloc_class, size, self.now_ns);
-                let block = GoneBlock { sequence: new, alloc_class, thread, born_ns: on_grid(self.now_ns) };
-                self.live.insert(sequence, (block, size));
+                self.live.insert(sequence, MergedBlock { sequence: new, alloc_class, size });
             }
             Event::Free { sequence, how } => {
                 // The allocation of this block is in a lost part of the file.
-                let Some((block, size)) = self.live.remove(&sequence) else { return Ok(()) };
+                let Some(block) = self.live.remove(&sequence) else { return Ok(()) };
                 let thread = self.thread(merger);
-                merger.free(thread, &block, size, how, self.now_ns);
+                let how = match self.gone.remove(&sequence) {
+                    Some(true) => Freed::Leaked,
+                    Some(false) => Freed::Replaced,
+                    None => how,
+                };
+                merger.free(thread, block, how, self.now_ns);
             }
             Event::Release { sequence } => {
-                let Some((block, _)) = self.live.get(&sequence).copied() else { return Ok(()) };
+                let Some(block) = self.live.get(&sequence).copied() else { return Ok(()) };
                 let thread = self.thread(merger);
                 merger.release(thread, block.sequence, self.now_ns);
             }
@@ -197,7 +217,46 @@ impl<R: Read> Stream<R> {
         if merger.is_alone {
             return index;
         }
-        *self.threads.entry(index).or_insert_with(|| merger.thread())
+        if let Some(known) = self.threads.get(&index) {
+            return *known;
+        }
+        let thread = merger.thread();
+        self.threads.insert(index, thread);
+        if let Some(process) = &self.own_process {
+            merger.news.threads.push((thread, process.index));
+        }
+        thread
+    }
+
+    /// Makes a process that stands for this trace, which names none.
+    fn start_own_process<W: Write>(&mut self, merger: &mut Merger<W>) {
+        let session = &self.session;
+        let process = Process {
+            index: merger.process(),
+            pid: session.pid,
+            start: if session.attached { ProcessStart::Attached } else { ProcessStart::Launched },
+            command: session.command.clone(),
+            exe: session.exe.clone(),
+            start_ns: self.offset_ns,
+            events_before: merger.event_count(),
+            ..Process::default()
+        };
+        self.processes.insert(0, process.index);
+        merger.news.threads.extend(self.threads.values().map(|thread| (*thread, process.index)));
+        merger.news.processes.push(process.clone());
+        self.own_process = Some(process);
+    }
+
+    fn end_own_process<W: Write>(&self, merger: &mut Merger<W>) {
+        let (Some(process), Some(summary)) = (&self.own_process, self.summary) else { return };
+        if summary.exit == Exit::Detached {
+            return;
+        }
+        let peak_time_ns = summary.totals.peak_time_ns.saturating_add(self.offset_ns);
+        let totals = Totals { peak_time_ns, ..summary.totals };
+        let end = Some(ProcessEnd { at_ns: self.now_ns, by_exec: false, exit: summary.exit, totals });
+        merger.news.processes.retain(|news| news.index != process.index);
+        merger.news.processes.push(Process { end, ..process.clone() });
     }
 
     /// An `exec` removed the blocks of this process, and of no other.
@@ -207,26 +266,22 @@ impl<R: Read> Stream<R> {
     }
 
     fn take_all<W: Write>(&mut self, is_leak: bool, merger: &mut Merger<W>) -> Result<(), MergeError> {
-        let mut gone: Vec<(GoneBlock, u64)> = self.live.drain().map(|(_, block)| block).collect();
-        if gone.is_empty() {
-            return Ok(());
-        }
-        gone.sort_unstable_by_key(|(block, _)| block.sequence);
-        merger.gone(self.now_ns, is_leak, &gone)?;
-        let thread = self.thread(merger);
-        for (block, size) in gone {
-            merger.free(thread, &block, size, Freed::Implied, self.now_ns);
+        let mut ended: Vec<MergedBlock> = self.live.drain().map(|(_, block)| block).collect();
+        ended.sort_unstable_by_key(|block| block.sequence);
+        let how = if is_leak { Freed::Leaked } else { Freed::Replaced };
+        for block in ended {
+            let thread = self.thread(merger);
+            merger.free(thread, block, how, self.now_ns);
             merger.flush(false)?;
         }
         Ok(())
     }
 
-    /// Handles a Gone block of a trace that was itself merged.
-    fn gone<W: Write>(&mut self, gone: &Gone, merger: &mut Merger<W>) -> Result<(), MergeError> {
+    /// Handles a Gone block, in which older versions listed the blocks of a merged trace that end with their process. The
+    /// frees of these blocks come next.
+    fn gone(&mut self, gone: &Gone) {
         self.set_time(gone.at_ns);
-        let known = gone.blocks.iter().filter_map(|block| self.live.get(&block.sequence).copied());
-        let known: Vec<(GoneBlock, u64)> = known.collect();
-        merger.gone(self.now_ns, gone.is_leak, &known)
+        self.gone.extend(gone.blocks.iter().map(|block| (block.sequence, gone.is_leak)));
     }
 
     /// Unpacks more events of the block. Returns false if it has no more.
@@ -275,7 +330,10 @@ impl<R: Read> Stream<R> {
             Some(Owned::AllocClasses(alloc_classes)) => self.add_alloc_classes(&alloc_classes, merger),
             Some(Owned::Symbols(symbols)) => self.symbols(symbols, merger),
             Some(Owned::Folded(folded)) => self.folded(*folded, merger),
-            Some(Owned::Gone(gone)) => self.gone(&gone, merger),
+            Some(Owned::Gone(gone)) => {
+                self.gone(&gone);
+                Ok(())
+            }
             Some(Owned::HeapAtAttach(heap)) => {
                 merger.add_heap(heap);
                 Ok(())
@@ -284,7 +342,10 @@ impl<R: Read> Stream<R> {
                 merger.add_waits(waits);
                 Ok(())
             }
-            Some(Owned::Processes(processes)) => self.processes(processes, merger),
+            Some(Owned::Processes(processes)) => {
+                self.processes(processes, merger);
+                Ok(())
+            }
             Some(Owned::Suppressions(text)) => merger.add_suppressions(&text),
             Some(Owned::Samples(samples)) => {
                 for sample in samples {
@@ -364,25 +425,19 @@ impl<R: Read> Stream<R> {
     }
 
     /// Writes the processes that are known in the merged order. Those that start later wait for their place.
-    fn processes<W: Write>(&mut self, all: Processes, merger: &mut Merger<W>) -> Result<(), MergeError> {
-        let threads = all.threads.into_iter().map(|(thread, process)| {
+    fn processes<W: Write>(&mut self, all: Processes, merger: &mut Merger<W>) {
+        for (thread, process) in all.threads {
             let thread = self.thread_of(thread, merger);
-            (thread, self.process_of(process, merger))
-        });
-        let threads: Vec<(u32, u32)> = threads.collect();
+            let process = self.process_of(process, merger);
+            merger.news.threads.push((thread, process));
+        }
         self.waiting.extend(all.processes);
         self.waiting.sort_by_key(|process| Reverse(process.events_before));
-        self.start_processes(merger)?;
-        if threads.is_empty() {
-            Ok(())
-        } else {
-            merger.write(&Processes { threads, ..Processes::default() }.to_block())
-        }
+        self.start_processes(merger);
     }
 
     /// Writes the processes that start before the next event.
-    fn start_processes<W: Write>(&mut self, merger: &mut Merger<W>) -> Result<(), MergeError> {
-        let mut new = Processes::default();
+    fn start_processes<W: Write>(&mut self, merger: &mut Merger<W>) {
         while let Some(process) = self.waiting.pop_if(|process| process.events_before <= self.events_seen) {
             let shift = |ns: u64| ns.saturating_add(self.offset_ns);
             let end = process.end.map(|end| ProcessEnd { at_ns: shift(end.at_ns), ..end });
@@ -390,9 +445,8 @@ impl<R: Read> Stream<R> {
             let index = self.process_of(old, merger);
             let parent = process.parent.map(|parent| self.process_of(parent, merger));
             let events_before = *self.started.entry(old).or_insert_with(|| merger.event_count());
-            new.processes.push(Process { index, parent, start_ns, events_before, end, ..process });
+            merger.news.processes.push(Process { index, parent, start_ns, events_before, end, ..process });
         }
-        if new.is_empty() { Ok(()) } else { merger.write(&new.to_block()) }
     }
 
     fn add_stacks<W: Write>(&mut self, stacks: &crate::Stacks, merger: &mut Merger<W>) -> Result<(), MergeError> {
@@ -455,6 +509,8 @@ impl<R: Read> Stream<R> {
             rows.push(FoldedRow { alloc_class, thread, ..*row });
         }
         self.events_seen = self.events_seen.saturating_add(folded.events);
+        merger.write_news()?;
+        merger.folded = merger.folded.saturating_add(folded.events);
         merger.tally.totals.unknown_frees += folded.unknown_frees;
         merger.tally.totals.implied_frees += folded.implied_frees;
         let until_ns = folded.until_ns.saturating_add(self.offset_ns);
