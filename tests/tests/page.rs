@@ -39,6 +39,7 @@ fn traces() -> &'static Path {
         let screens = screens.to_str().expect("a path");
         record(&folder, "screens", &[screens, "after"]);
         record(&folder, "screens-before", &[screens]);
+        merge(&folder, "tree", &["orders", "screens"]);
         let pool = pool(&folder);
         record(&folder, "pool", &[&pool, "20000"]);
         record(&folder, "pool-before", &[&pool, "8000"]);
@@ -56,6 +57,15 @@ fn traces() -> &'static Path {
         record(&folder, "node", &["node", "--perf-basic-prof", "-e", NODE]);
         folder
     })
+}
+
+/// A trace of several processes.
+fn merge(folder: &Path, name: &str, parts: &[&str]) {
+    let file = |name: &str| folder.join(format!("{name}.htz"));
+    let mut command = Command::new(heaptrack());
+    let merged = command.arg("merge").args(parts.iter().map(|part| file(part))).arg("-o").arg(file(name)).output();
+    let merged = merged.expect("heaptrack");
+    assert!(merged.status.success(), "{}", String::from_utf8_lossy(&merged.stderr));
 }
 
 fn record(folder: &Path, name: &str, words: &[&str]) {

@@ -149,7 +149,7 @@ fn resolve(
     help: Help,
 ) -> Result<Named, format::Error> {
     let Help { mut search, target, jit, time, memory, max_size, quiet } = help;
-    search.started_unix_ns = session.started_unix_ns;
+    (search.started_unix_ns, search.ended) = (session.started_unix_ns, ended);
     let jit = jit.or_else(|| Some(Jit::after(session.pid, ended, &Finder { search: &search, target: None })));
     let servers = search.debuginfod.clone();
     let mut appender = Appender::new(file)?;

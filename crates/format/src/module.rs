@@ -20,7 +20,21 @@ pub struct Module {
     pub unloaded_ns: Option<u64>,
 }
 
+/// The path of the module that stands for code of no file (JIT code) of one process, if a trace has several processes.
+/// Its offsets are addresses. A trace of one process has instance 0 for such code.
+const CODE_OF_PROCESS: (&str, &str) = ("[code of process ", "]");
+
 impl Module {
+    /// The path of the module for the code of no file of this process.
+    pub fn path_of_code(pid: u32) -> String {
+        format!("{}{pid}{}", CODE_OF_PROCESS.0, CODE_OF_PROCESS.1)
+    }
+
+    /// The process, if the module stands for its code of no file.
+    pub fn code_of_process(&self) -> Option<u32> {
+        self.path.strip_prefix(CODE_OF_PROCESS.0)?.strip_suffix(CODE_OF_PROCESS.1)?.parse().ok()
+    }
+
     pub fn to_block(modules: &[Module]) -> RawBlock {
         list_block(BlockKind::Modules, modules, |out, module| {
             put(out, module.instance as u64);

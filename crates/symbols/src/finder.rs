@@ -10,6 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 const DEBUG_FOLDERS: [&str; 2] = ["/usr/lib/debug", "/usr/local/lib/debug"];
 
@@ -25,6 +26,8 @@ pub struct Search {
     pub debuginfod: Option<Arc<Debuginfod>>,
     /// When the recording started. A file without a build-id that was changed later is not used.
     pub started_unix_ns: u64,
+    /// A time after the end of all recorded processes. `None` if one of them may have outlived the recording.
+    pub ended: Option<SystemTime>,
 }
 
 /// `Search`, and the process if it still runs.

@@ -160,8 +160,13 @@ fn work(shared: &Shared, pieces: &mpsc::SyncSender<Symbols>) {
             gone_on = gone_on && pieces.send(symbols).is_ok();
             gone_on && !is_over()
         };
+        // One of several processes: its JIT compiler wrote a map of its own.
+        let process = work.module.as_ref().and_then(Module::code_of_process);
         match &work.module {
             None => resolve_jit(&work, jit.as_ref(), send),
+            Some(_) if let Some(pid) = process => {
+                resolve_jit(&work, Some(&Jit::after(pid, shared.search.ended, &finder)), send);
+            }
             Some(module) => resolve_module(&work, module, finder, shared.memory, is_over, send),
         }
         shared.left_modules.fetch_sub(1, Ordering::Relaxed);

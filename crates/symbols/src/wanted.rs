@@ -78,16 +78,18 @@ impl Wanted {
     }
 
     fn answered(&mut self, module: &format::ModuleSymbols) {
+        let is_jit = module.instance == 0
+            || self.modules.get(&module.instance).is_some_and(|known| known.code_of_process().is_some());
         let found = match module.state {
             SymbolState::Debug => true,
-            SymbolState::Symbols | SymbolState::Stripped => !self.is_hopeful || module.instance == 0,
+            SymbolState::Symbols | SymbolState::Stripped => !self.is_hopeful || is_jit,
             _ => false,
         };
         if !found {
             return;
         }
         // A JIT compiler may have named a function since the last attempt.
-        let answers = module.frames.iter().filter(|(_, places)| module.instance != 0 || !places.is_empty());
+        let answers = module.frames.iter().filter(|(_, places)| !is_jit || !places.is_empty());
         let known: IntSet<u64> = answers.map(|(key, _)| (module.instance as u64) << 48 | key).collect();
         self.seen.extend(&known);
         // Symbols may come before or after the stacks that they name.

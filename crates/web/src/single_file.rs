@@ -215,6 +215,7 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("sizes", "sizes", ""),
     ("lifetimes", "lifetimes", ""),
     ("threads", "threads", ""),
+    ("processes", "processes", ""),
     ("leaks", "leaks", ""),
     ("source", "source", ""),
     ("suppressions", "suppressions", ""),

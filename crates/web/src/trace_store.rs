@@ -328,6 +328,7 @@ fn session(open: &OpenTrace) -> Value {
     json!({
         "command": definitions.session.command,
         "pid": definitions.session.pid,
+        "processes": definitions.processes.len(),
         "attached": definitions.session.attached,
         "complete": open.is_complete(),
         "runtime_ns": totals.runtime_ns,

@@ -1,6 +1,7 @@
 //! Costs, counted by loops over all blocks. docs/views.md defines each of them.
 use super::query::{Base, Query, When, matches};
 use super::trace::{Block, End, Trace};
+use format::Process;
 
 macro_rules! costs {
     ($($name:ident)*) => {
@@ -120,10 +121,12 @@ impl Trace {
 
     /// Whether a thread belongs to a process with this name, pid or index.
     fn is_of(&self, thread: u32, name: &str) -> bool {
-        let Some(index) = self.process_of_thread.get(&thread) else { return false };
-        let process = &self.processes[index];
-        let program = process.command[0].rsplit('/').next();
-        name == format!("#{index}") || name == process.pid.to_string() || Some(name) == program
+        self.process_of_thread.get(&thread).is_some_and(|index| is_called(&self.processes[index], name))
+    }
+
+    /// Whether there is a process with this name, pid or index.
+    pub fn has_process(&self, name: &str) -> bool {
+        self.processes.values().any(|process| is_called(process, name))
     }
 
     /// The costs of groups of blocks within a range.
@@ -201,6 +204,11 @@ impl Trace {
         let group = |block: usize| picked[block].then_some(self.blocks[block].stack);
         (range, self.count(&range, self.stacks.len(), group))
     }
+}
+
+fn is_called(process: &Process, name: &str) -> bool {
+    let program = process.command[0].rsplit('/').next();
+    name == format!("#{}", process.index) || name == process.pid.to_string() || Some(name) == program
 }
 
 impl Query {

@@ -406,7 +406,7 @@ impl<R: Read> Stream<R> {
         }
         let next = merger.instance()?;
         self.instances.insert(instance, next);
-        let path = if instance == 0 { format!("[code of process {}]", self.session.pid) } else { String::new() };
+        let path = if instance == 0 { Module::path_of_code(self.session.pid) } else { String::new() };
         merger.add_modules(&[Module { instance: next, path, end: 1 << 47, ..Module::default() }])?;
         Ok(next)
     }

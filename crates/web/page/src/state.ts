@@ -17,6 +17,7 @@ export const VIEWS = [
   ["lifetimes", "Lifetimes"],
   ["leaks", "Leaks"],
   ["threads", "Threads"],
+  ["processes", "Processes"],
   ["source", "Source"],
 ] as const;
 export type View = (typeof VIEWS)[number][0];
@@ -39,6 +40,8 @@ export type State = {
   include: string[];
   exclude: string[];
   thread: number[];
+  /** Processes: a pid, a name, or # and an index. */
+  process: string[];
   size?: string | undefined;
   lifetime?: string | undefined;
   /**
@@ -76,7 +79,9 @@ export type State = {
   /** Whether names have template arguments and parameters. */
   full: boolean;
   /** The timeline's mode. */
-  chart: "live" | "rate" | "rss" | "threads";
+  chart: "live" | "rate" | "rss" | "threads" | "processes";
+  /** The rows of the list of processes. */
+  group: "process" | "command";
   /** Zoom of the timeline without a filter. */
   zoomFrom?: number | undefined;
   zoomTo?: number | undefined;
@@ -96,6 +101,7 @@ export const INITIAL: State = {
   include: [],
   exclude: [],
   thread: [],
+  process: [],
   levels: "auto",
   merge: "function",
   recursion: true,
@@ -111,6 +117,7 @@ export const INITIAL: State = {
   zoom: "",
   full: false,
   chart: "live",
+  group: "process",
   bands: 10,
   legend: true,
   total: true,
@@ -123,12 +130,12 @@ export const INITIAL: State = {
 type Key = keyof State;
 const NUMBERS: Key[] = ["file", "at", "from", "to", "threshold", "zoomFrom", "zoomTo", "bands", "line"];
 const SWITCHES: Key[] = ["recursion", "suppressions", "ascending", "up", "icicle", "full", "legend", "total", "detail", "log", "cumulative"];
-const LISTS: Key[] = ["include", "exclude", "thread", "runs"];
+const LISTS: Key[] = ["include", "exclude", "thread", "process", "runs"];
 const NUMBER_LISTS: Key[] = ["thread", "runs"];
-const TEXTS: Key[] = ["size", "lifetime", "domain", "levels", "merge", "compare", "normalise", "cost", "sort", "fn", "src", "search", "zoom", "chart", "measure"];
+const TEXTS: Key[] = ["size", "lifetime", "domain", "levels", "merge", "compare", "normalise", "cost", "sort", "fn", "src", "search", "zoom", "chart", "group", "measure"];
 
 export const parse = (hash: string): State => {
-  const state: Record<string, unknown> = { ...INITIAL, include: [], exclude: [], thread: [], runs: [] };
+  const state: Record<string, unknown> = { ...INITIAL, include: [], exclude: [], thread: [], process: [], runs: [] };
   const text = hash.replace(/^#\/?/, "");
   const mark = text.indexOf("?");
   const view = mark < 0 ? text : text.slice(0, mark);
@@ -196,13 +203,14 @@ const filters = (state: State, words: URLSearchParams): void => {
   for (const text of state.include) words.append("include", text);
   for (const text of state.exclude) words.append("exclude", text);
   for (const thread of state.thread) words.append("thread", String(thread));
+  for (const process of state.process) words.append("process", process);
   if (state.size !== undefined) words.set("size", state.size);
   if (state.lifetime !== undefined) words.set("lifetime", state.lifetime);
   if (!state.suppressions) words.set("suppressions", "off");
 };
 
 export const filtered = (state: State): boolean =>
-  state.include.length + state.exclude.length + state.thread.length > 0 || state.size !== undefined || state.lifetime !== undefined;
+  state.include.length + state.exclude.length + state.thread.length + state.process.length > 0 || state.size !== undefined || state.lifetime !== undefined;
 
 /** The text for a moment: "the peak", or its time. */
 export const momentText = (at: number, format: (ns: number) => string): string => (at === PEAK ? "the peak" : format(at));

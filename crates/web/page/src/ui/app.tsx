@@ -22,6 +22,7 @@ import { HelpDialog } from "./menus";
 import { Problem, Splitter } from "./parts";
 import { SourceView } from "./source";
 import { Summary } from "./summary";
+import { Processes } from "./processes";
 import { Threads } from "./threads";
 import { Timeline } from "./timeline";
 import { TreeView } from "./trees";
@@ -158,7 +159,7 @@ const Opened = ({ status, trace, refresh }: { status: Status; trace: TraceStatus
           {overview.error && <Problem text={overview.error} />}
           {overview.value && <Figures overview={overview.value} />}
           <Timeline />
-          <Tabs view={state.view} />
+          <Tabs view={state.view} hasProcesses={(page.trace.session?.processes ?? 0) > 0} />
           <div class="content">
             <div class="body" id="view" role="tabpanel" aria-labelledby={`tab-${state.view}`}>
               {overview.value && page.isDiff && state.view === "summary" && <DiffTable />}
@@ -184,28 +185,32 @@ const Opened = ({ status, trace, refresh }: { status: Status; trace: TraceStatus
   );
 };
 
-const Tabs = ({ view }: { view: View }): JSX.Element => (
+/** The tab of processes is there only if the trace has several. */
+const Tabs = ({ view, hasProcesses }: { view: View; hasProcesses: boolean }): JSX.Element => {
+  const tabs = VIEWS.filter(([name]) => name !== "processes" || hasProcesses || view === name);
+  return (
   <div
     class="tabs"
     role="tablist"
     aria-label="Views"
     onKeyDown={(event) => {
-      const at = VIEWS.findIndex(([name]) => name === view);
+      const at = tabs.findIndex(([name]) => name === view);
       const to = event.key === "ArrowRight" ? at + 1 : event.key === "ArrowLeft" ? at - 1 : undefined;
       if (to === undefined) return;
-      const next = VIEWS[(to + VIEWS.length) % VIEWS.length]?.[0];
+      const next = tabs[(to + tabs.length) % tabs.length]?.[0];
       if (next) change({ view: next });
       requestAnimationFrame(() => document.getElementById(`tab-${next}`)?.focus());
       event.preventDefault();
     }}
   >
-    {VIEWS.map(([name, text]) => (
+    {tabs.map(([name, text]) => (
       <button key={name} id={`tab-${name}`} type="button" role="tab" aria-selected={name === view} aria-controls="view" tabIndex={name === view ? 0 : -1} class={name === view ? "tab on" : "tab"} onClick={() => change({ view: name })}>
         {text}
       </button>
     ))}
   </div>
 );
+};
 
 const Body = ({ view, overview }: { view: View; overview: Overview }): JSX.Element => {
   switch (view) {
@@ -232,6 +237,8 @@ const Body = ({ view, overview }: { view: View; overview: Overview }): JSX.Eleme
       return <Leaks />;
     case "threads":
       return <Threads />;
+    case "processes":
+      return <Processes />;
     case "source":
       return <SourceView />;
   }

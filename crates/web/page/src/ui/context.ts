@@ -20,6 +20,8 @@ export type TraceStatus = {
   session: {
     command: string[];
     pid: number | null;
+    /** The number of processes of a tree; 0 if the trace is of one process. */
+    processes: number;
     attached: boolean;
     complete: boolean;
     runtime_ns: number;

@@ -87,6 +87,7 @@ const Chips = (): JSX.Element => {
   state.include.forEach((text, index) => chip(text, "Only stacks in which a frame matches", () => change({ include: without(state.include, index) })));
   state.exclude.forEach((text, index) => chip(`excluding ${text}`, "Without stacks in which a frame matches", () => change({ exclude: without(state.exclude, index) })));
   for (const thread of state.thread) chip(`thread ${thread}`, "Only blocks that this thread allocated", () => change({ thread: state.thread.filter((other) => other !== thread) }));
+  for (const process of state.process) chip(`process ${process}`, "Only blocks that this process allocated", () => change({ process: state.process.filter((other) => other !== process) }));
   if (state.size !== undefined) chip(`size ${sizeText(state.size)}`, "Only blocks of this size", () => change({ size: undefined }));
   if (state.lifetime !== undefined) chip(`lived ${lifetimeText(state.lifetime)}`, "Only blocks with this lifetime", () => change({ lifetime: undefined }));
   if (state.compare !== undefined) {
@@ -103,7 +104,7 @@ const Chips = (): JSX.Element => {
         </button>
       )}
       {(filtered(state) || state.at !== undefined || state.from !== undefined || state.to !== undefined) && (
-        <button type="button" class="button ghost" onClick={() => change({ at: undefined, from: undefined, to: undefined, include: [], exclude: [], thread: [], size: undefined, lifetime: undefined, compare: undefined, runs: [] })}>
+        <button type="button" class="button ghost" onClick={() => change({ at: undefined, from: undefined, to: undefined, include: [], exclude: [], thread: [], process: [], size: undefined, lifetime: undefined, compare: undefined, runs: [] })}>
           clear all
         </button>
       )}

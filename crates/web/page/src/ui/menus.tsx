@@ -31,6 +31,7 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
   const [size, setSize] = useState(state.size ?? "");
   const [lifetime, setLifetime] = useState(state.lifetime ?? "");
   const [thread, setThread] = useState("");
+  const [process, setProcess] = useState("");
   const threads = useRaw(isReport ? undefined : "threads", "").value?.threads as { index: number; tid: number | null; name: string | null }[] | undefined;
   const apply = async (event: Event): Promise<void> => {
     event.preventDefault();
@@ -40,6 +41,7 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
       size: size || undefined,
       lifetime: lifetime || undefined,
       ...(thread !== "" ? { thread: [...new Set([...state.thread, Number(thread)])] } : {}),
+      ...(process !== "" ? { process: [...new Set([...state.process, process])] } : {}),
     };
     const reason = await refusalOf({ ...state, ...next }, trace, isReport);
     setBad(reason);
@@ -83,6 +85,11 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
               ))}
             </select>
           </label>
+          {(trace.session?.processes ?? 0) > 0 && (
+            <label>
+              process <input type="text" placeholder="pid or name" value={process} onInput={(event) => setProcess(event.currentTarget.value)} />
+            </label>
+          )}
         </fieldset>
       )}
       {bad !== undefined && <Problem text={bad} />}

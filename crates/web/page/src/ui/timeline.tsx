@@ -15,7 +15,7 @@ import { Num } from "./number";
 import { Choices, Problem, WholeOnly, dark, ink, useSize } from "./parts";
 import { CanvasPen, sharpen } from "./pen";
 import { type Timeline as Answer, formatTime, series } from "./series";
-import { ThreadLanes } from "./lanes";
+import { ProcessLanes, ThreadLanes } from "./lanes";
 
 /** How many pixels around the selected moment count as that moment. */
 const NEAR = 5;
@@ -23,7 +23,7 @@ const NEAR = 5;
 const HEIGHT = innerHeight > 1600 ? 300 : innerHeight > 1150 ? 220 : 168;
 
 export const Timeline = (): JSX.Element => {
-  const { state, runtime, status, peak } = usePage();
+  const { state, trace, runtime, status, peak } = usePage();
   const zoomed = state.zoomFrom !== undefined && state.zoomTo !== undefined;
   const words = new URLSearchParams(status.report ? "" : timeless(state));
   words.set("points", "256");
@@ -46,7 +46,7 @@ export const Timeline = (): JSX.Element => {
   return (
     <section class="card timeline" aria-label="Timeline">
       <header class="card-head">
-        <h2>{isRate ? "Allocations per second" : state.chart === "rss" ? "Live heap and RSS" : state.chart === "threads" ? "Live heap by allocating thread" : "Live heap by owner"}</h2>
+        <h2>{isRate ? "Allocations per second" : state.chart === "rss" ? "Live heap and RSS" : state.chart === "threads" ? "Live heap by allocating thread" : state.chart === "processes" ? "Live heap by allocating process" : "Live heap by owner"}</h2>
         <span class="hint">drag = range · click = moment · shift-click = compare with · ctrl-wheel = zoom</span>
         <span class="push" />
         {zoomed && (
@@ -67,6 +67,7 @@ export const Timeline = (): JSX.Element => {
             { value: "rate", text: "rate" },
             { value: "rss", text: "RSS" },
             { value: "threads", text: "threads" },
+            ...((trace.session?.processes ?? 0) > 0 ? [{ value: "processes" as const, text: "processes" }] : []),
           ]}
           onChange={(chart) => change({ chart })}
         />
@@ -74,7 +75,7 @@ export const Timeline = (): JSX.Element => {
       <WholeOnly what="the timeline" isTimeless />
       {answer.error && <Problem text={answer.error} />}
       {compared.error && <Problem text={compared.error} />}
-      {data && peak && state.chart === "threads" ? <ThreadLanes /> : data && peak && <Plot data={data} compared={(compared.value ?? []) as unknown as Answer[]} state={state} runtime={runtime} />}
+      {data && peak && state.chart === "threads" ? <ThreadLanes /> : data && peak && state.chart === "processes" ? <ProcessLanes /> : data && peak && <Plot data={data} compared={(compared.value ?? []) as unknown as Answer[]} state={state} runtime={runtime} />}
       {!(data && peak) && !answer.error && <div class="plot-space" />}
     </section>
   );

@@ -1,0 +1,44 @@
+//! JIT code of several processes: each process has a perf map of its own.
+#![allow(clippy::unwrap_used, reason = "a test")]
+use format::{Frame, Module, RawBlock, StackEncoder, Symbols};
+use symbols::{Budget, Search, Wanted, resolve_all};
+
+/// The names that are found for code at the same address in each of these modules.
+fn names(pids: &[u32]) -> Vec<(u16, Vec<String>)> {
+    let modules: Vec<Module> = (1u16..)
+        .zip(pids)
+        .map(|(instance, pid)| Module { instance, path: Module::path_of_code(*pid), end: 1 << 47, ..Module::default() })
+        .collect();
+    let mut stacks = StackEncoder::new();
+    for module in &modules {
+        stacks.push(0, Frame::new(module.instance, 0x1008, false));
+    }
+    let blocks: [RawBlock; 2] = [Module::to_block(&modules), stacks.take()];
+    let mut wanted = Wanted::new();
+    blocks.iter().for_each(|block| wanted.add(block));
+    let mut found: Vec<(u16, Vec<String>)> = Vec::new();
+    let budget = Budget { threads: 1, time: None, memory: None };
+    resolve_all(wanted.take(), Search::default(), None, None, budget, |piece, _| {
+        let Some(Symbols { modules, functions, strings, .. }) = piece else { return };
+        for module in modules {
+            let full = |index: u32| strings[functions[index as usize].full as usize].clone();
+            let places = module.frames.iter().flat_map(|(_, places)| places);
+            found.push((module.instance, places.filter_map(|place| place.function).map(full).collect()));
+        }
+    });
+    found.sort();
+    found
+}
+
+#[test]
+fn code_at_the_same_address_has_the_name_that_its_own_process_gave_it() {
+    // Pids that no process can have, so that no other program writes these files.
+    let pids = [1, 2, 3].map(|number| u32::MAX - 8 * std::process::id() - number);
+    let path = |pid: u32| format!("/tmp/perf-{pid}.map");
+    std::fs::write(path(pids[0]), "1000 10 first\n").unwrap();
+    std::fs::write(path(pids[1]), "1000 10 second\n").unwrap();
+    let found = names(&pids);
+    std::fs::remove_file(path(pids[0])).unwrap();
+    std::fs::remove_file(path(pids[1])).unwrap();
+    assert_eq!(found, [(1, vec!["first".to_owned()]), (2, vec!["second".to_owned()]), (3, vec![])]);
+}
