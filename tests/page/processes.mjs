@@ -32,9 +32,9 @@ await check("a process has a lane, and a click on its name shows only what it al
   has(await page.locator(".figures").innerText(), only.totals.allocations.toLocaleString("en"), "the allocations of that process");
   has(await page.locator("header").first().innerText(), `process #${first.process}`, "the filter is shown");
 });
-await check("what is no process is refused with a sentence", async () => {
-  await go(page, "#/summary?process=nobody");
-  has(await page.locator("body").innerText(), "is not in the trace, which has 2 processes: orders, screens");
+await check("what is no process is said in a note", async () => {
+  const answer = await fetch(`${server.origin}/api/profile?trace=0&process=nobody`, { headers: { cookie: `heaptrack_${server.port}=${server.token}` } });
+  equal((await answer.json()).note, "`process nobody` is not in the trace, which has 2 processes: orders, screens");
 });
 await check("a trace of one process has no such tab", async () => {
   await go(page, "#/summary?file=1");

@@ -149,7 +149,7 @@ fn the_three_hunts_end_on_the_first_screen() {
 
 #[test]
 fn every_number_is_that_of_print() {
-    run(&["numbers", "custom", "folded"]);
+    run(&["numbers", "custom", "processes", "folded"]);
 }
 
 #[test]
