@@ -1,6 +1,7 @@
 //! Allocators under names of their own: jemalloc with any prefix, mimalloc, snmalloc, rpmalloc, as local symbols, in the
 //! program and in a library that is loaded later. Every block is recorded once, from the first constructor on.
 use heaptrack_tests::attach::{Session, Target};
+use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Program, Report};
 use std::path::{Path, PathBuf};
@@ -119,4 +120,44 @@ fn without_symbols_the_module_is_named() {
     );
     assert_eq!((&unseen[0]["kind"], &unseen[0]["sentence"]), (&"hidden_allocator".into(), &expected.into()));
     assert_eq!(unseen.as_array().map(Vec::len), Some(1));
+}
+
+/// `own_names` has 5 allocations of jemalloc in a round (and one more in every 10th), 7 of mimalloc, 2 of snmalloc and of
+/// rpmalloc.
+#[test]
+fn a_report_can_be_about_one_allocator() {
+    let outcome = Program::target("own_names").same_output();
+    let count = |allocators: &[&str]| {
+        let options: Vec<&str> = allocators.iter().flat_map(|name| ["--allocator", name]).collect();
+        let report = print(&[&options[..], &["--json", "--view", "summary"]].concat(), &outcome.trace);
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        (report["totals"]["allocations"].as_u64().unwrap(), report["totals"]["live_bytes"].as_u64().unwrap())
+    };
+    assert_eq!(count(&["jemalloc"]), (510, 10 * 8018));
+    assert_eq!((count(&["mimalloc"]), count(&["snmalloc"]), count(&["rpmalloc"])), ((700, 0), (200, 0), (200, 0)));
+    assert_eq!(count(&["mimalloc", "rpmalloc"]), (900, 0));
+    let (malloc, all) = (count(&["malloc"]), count(&[]));
+    assert_eq!((malloc.0 + 1610, malloc.1 + 10 * 8018), all);
+    let merged = outcome.trace.with_file_name("merged.htz");
+    let trimmed = outcome.trace.with_file_name("trimmed.htz");
+    let trace = outcome.trace.to_str().unwrap();
+    for (arguments, file) in [(vec!["merge", trace, trace], &merged), (vec!["trim", trace, "--to", "end"], &trimmed)] {
+        let output = Command::new(heaptrack()).args(arguments).arg("-o").arg(file).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let of = |trace: &Path, name: &str| {
+        let report = print(&["--allocator", name, "--json", "--view", "summary"], trace);
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        report["totals"]["allocations"].as_u64().unwrap()
+    };
+    assert_eq!((of(&merged, "jemalloc"), of(&trimmed, "mimalloc")), (1020, 700));
+    let wrong = Command::new(heaptrack()).args(["print", "--allocator", "tcmalloc", trace]).output().unwrap();
+    let said = String::from_utf8_lossy(&wrong.stderr);
+    assert!(said.contains("which has blocks of malloc, jemalloc, mimalloc, snmalloc, rpmalloc"), "{said}");
+}
+
+fn print(options: &[&str], trace: &Path) -> String {
+    let output = Command::new(heaptrack()).arg("print").args(options).arg(trace).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }

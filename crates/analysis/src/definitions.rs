@@ -10,8 +10,8 @@ use crate::group_id::GroupId;
 use crate::interning::number_of;
 use crate::known_costs::KnownCosts;
 use format::{
-    AllocClass, AllocClasses, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, Module, Process, Processes,
-    RssSample, Session, StackNode, Stacks, Summary, Thread, Unseen, Waits,
+    AllocClass, AllocClasses, Allocators, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, Module, Process,
+    Processes, RssSample, Session, StackNode, Stacks, Summary, Thread, Unseen, Waits,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,6 +20,9 @@ const HOLES: usize = 1 << 22;
 const LOST_NODE: StackNode = StackNode { parent: 0, frame: Frame::LOST };
 /// The most samples of the resident size. If there are more, every second one is dropped.
 const SAMPLES: usize = 1 << 17;
+
+/// The allocator of blocks for which no other one is recorded.
+const MALLOC: &str = "malloc";
 
 /// The number of a stack that allocates, in order of its first allocation class.
 pub type SiteId = u32;
@@ -73,6 +76,10 @@ pub struct Definitions {
     pub peak_rss_bytes: u64,
     pub overhead_bytes: u64,
     pub(crate) alloc_classes: Vec<KnownAllocClass>,
+    /// The names of the allocators. The first is malloc.
+    allocators: Vec<String>,
+    /// By allocation class, the index of its allocator. Classes after the last one are malloc's.
+    allocator_of_class: Vec<u8>,
     /// By stack id minus 1.
     pub(crate) nodes: Vec<StackNode>,
     /// The stack of each site.
@@ -110,6 +117,7 @@ impl Definitions {
             Block::Threads(threads) => self.threads.extend(threads.into_iter().map(|thread| (thread.index, thread))),
             Block::Stacks(stacks) => return self.add_stacks(&stacks),
             Block::AllocClasses(alloc_classes) => return self.add_alloc_classes(&alloc_classes),
+            Block::Allocators(allocators) => return self.add_allocators(&allocators),
             Block::Samples(samples) => samples.iter().for_each(|sample| self.add_sample(sample)),
             Block::Losses(losses) => self.losses = losses,
             Block::Unseen(unseen) => self.unseen = unseen,
@@ -156,6 +164,48 @@ impl Definitions {
             self.alloc_classes.push(KnownAllocClass { size, site: GroupId::new(Some(site)) });
         }
         true
+    }
+
+    fn add_allocators(&mut self, block: &Allocators) -> bool {
+        for (name, classes) in &block.lists {
+            let Some(index) = self.allocator_index(name) else { return false };
+            for class in classes.iter().map(|class| *class as usize) {
+                // The block comes after the definitions of the classes.
+                if class >= self.alloc_classes.len() {
+                    return false;
+                }
+                if class >= self.allocator_of_class.len() {
+                    self.allocator_of_class.resize(class + 1, 0);
+                }
+                if let Some(place) = self.allocator_of_class.get_mut(class) {
+                    *place = index;
+                }
+            }
+        }
+        true
+    }
+
+    /// Returns the index of an allocator, and adds it if it is new. `None` if there are too many.
+    fn allocator_index(&mut self, name: &str) -> Option<u8> {
+        if self.allocators.is_empty() {
+            self.allocators.push(MALLOC.to_owned());
+        }
+        let known = self.allocators.iter().position(|known| known == name);
+        let index = known.unwrap_or_else(|| {
+            self.allocators.push(name.to_owned());
+            self.allocators.len() - 1
+        });
+        u8::try_from(index).ok()
+    }
+
+    /// The names of the allocators that blocks came from, malloc first.
+    pub fn allocators(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(MALLOC).chain(self.allocators.iter().skip(1).map(String::as_str))
+    }
+
+    /// The index of an allocation class's allocator in `allocators`.
+    pub(crate) fn allocator_of(&self, alloc_class: usize) -> usize {
+        self.allocator_of_class.get(alloc_class).copied().unwrap_or(0).into()
     }
 
     pub(crate) fn add_stacks(&mut self, block: &Stacks) -> bool {

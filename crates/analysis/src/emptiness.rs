@@ -20,7 +20,7 @@ pub fn why_empty(engine: &Engine, profile: &Profile, query: &Query) -> Option<St
     if !patterns.is_empty() && !engine.chosen(query).has_any() {
         return Some(format!("no stack matches {}", patterns.join(", ")));
     }
-    let filters = given(query, &["include", "exclude", "thread", "process", "size", "lifetime"]);
+    let filters = given(query, &["include", "exclude", "thread", "process", "allocator", "size", "lifetime"]);
     let what = match profile.range.instant {
         true => format!("nothing was live at {}", seconds(profile.range.from_ns)),
         false => "nothing was allocated, freed or live".to_owned(),

@@ -29,6 +29,7 @@ impl Query {
             .or_else(|| self.reversed(engine))
             .or_else(|| self.unknown_thread(engine))
             .or_else(|| self.unknown_process(engine))
+            .or_else(|| self.unknown_allocator(engine))
     }
 
     /// The same query, with a range that ends with the session at the latest. Blocks do not get older after that.
@@ -81,6 +82,13 @@ impl Query {
             }
             _ => None,
         }
+    }
+
+    fn unknown_allocator(&self, engine: &Engine) -> Option<Misfit> {
+        let known: Vec<&str> = engine.definitions().allocators().collect();
+        let name = self.allocators.iter().find(|name| !known.contains(&name.as_str()))?;
+        let reason = format!("is not in the trace, which has blocks of {}", known.join(", "));
+        Some(Misfit { name: "allocator", value: name.clone(), reason })
     }
 
     fn unknown_thread(&self, engine: &Engine) -> Option<Misfit> {

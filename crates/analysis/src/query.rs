@@ -135,6 +135,8 @@ pub struct Query {
     pub exclude: Vec<Pattern>,
     pub threads: Vec<u32>,
     pub processes: Vec<ProcessName>,
+    /// Names of allocators.
+    pub allocators: Vec<String>,
     pub size: Option<Span>,
     pub lifetime: Option<Span>,
     pub hide: CodeClassSet,
@@ -171,6 +173,7 @@ impl Default for Query {
             exclude: Vec::new(),
             threads: Vec::new(),
             processes: Vec::new(),
+            allocators: Vec::new(),
             size: None,
             lifetime: None,
             hide: CodeClassSet::default(),
@@ -292,9 +295,13 @@ impl Query {
         }
     }
 
-    /// Whether the query picks blocks by thread, process, size or lifetime, which needs a walk over the events.
+    /// Whether the query picks blocks by thread, process, allocator, size or lifetime, which needs a walk over the events.
     pub const fn picks_blocks(&self) -> bool {
-        !self.threads.is_empty() || !self.processes.is_empty() || self.size.is_some() || self.lifetime.is_some()
+        !self.threads.is_empty()
+            || !self.processes.is_empty()
+            || !self.allocators.is_empty()
+            || self.size.is_some()
+            || self.lifetime.is_some()
     }
 
     /// Whether the query is about all blocks of the whole session. How they are shown does not matter.

@@ -114,6 +114,17 @@ pub const WORDS: &[Word] = &[
     )
     .repeatable(),
     word(
+        "allocator",
+        "name, repeatable",
+        "only blocks of this allocator: `malloc`, `jemalloc`, `mimalloc` and so on; if repeated, any of them",
+        EVERY,
+        |query, value| {
+            query.allocators.push(value.to_owned());
+            Ok(())
+        },
+    )
+    .repeatable(),
+    word(
         "size",
         "`MIN..MAX`",
         "only blocks of that many bytes, both ends included, either may be missing; `k`, `M`, `G` are powers of 1000, `Ki`, `Mi`, `Gi` powers of 1024",

@@ -36,11 +36,22 @@ impl Engine {
         Chosen(Some(self.definitions.stacks.iter().map(|&stack| matches(stack)).collect()))
     }
 
-    /// The allocation classes, with those left out whose size the query does not ask for.
+    /// The allocation classes, with those left out whose size or allocator the query does not ask for.
     pub(crate) fn alloc_classes_by_size(&self, query: &Query) -> Cow<'_, [KnownAllocClass]> {
-        let Some(span) = query.size else { return Cow::Borrowed(&self.definitions.alloc_classes) };
-        let by_size = |class: &KnownAllocClass| class.regrouped(|site| span.contains(class.size).then_some(site));
-        Cow::Owned(self.definitions.alloc_classes.iter().map(by_size).collect())
+        let definitions = &self.definitions;
+        if query.size.is_none() && query.allocators.is_empty() {
+            return Cow::Borrowed(&definitions.alloc_classes);
+        }
+        let is_wanted: Vec<bool> = definitions
+            .allocators()
+            .map(|name| query.allocators.is_empty() || query.allocators.iter().any(|wanted| wanted == name))
+            .collect();
+        let chosen = |(index, class): (usize, &KnownAllocClass)| {
+            let is_of_size = query.size.is_none_or(|span| span.contains(class.size));
+            let is_of_allocator = is_wanted.get(definitions.allocator_of(index)).copied().unwrap_or(false);
+            class.regrouped(|site| (is_of_size && is_of_allocator).then_some(site))
+        };
+        Cow::Owned(definitions.alloc_classes.iter().enumerate().map(chosen).collect())
     }
 
     /// The choice of blocks by thread, process and lifetime, which only the events know; `None` if the query asks for

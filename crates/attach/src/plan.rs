@@ -18,6 +18,7 @@ use crate::process::Process;
 use crate::unwind::UnwindTable;
 use capture::allocators::{self, Meaning};
 use capture::entry::{Entry, INTERNAL, Range, Shim};
+use channel::AllocatorId;
 
 /// One function that will be hooked.
 #[derive(Clone, Debug)]
@@ -28,6 +29,7 @@ pub struct Planned {
     pub way: Way,
     pub module: Range,
     pub meaning: Meaning,
+    pub allocator: AllocatorId,
     /// For a function that throws, such as `operator new`: the variant that returns null.
     pub nothrow: Nothrow,
     pub internal: [u64; INTERNAL],
@@ -222,6 +224,7 @@ impl Plan {
                 way: candidate.site.clone().map_or(Way::Imports, Way::Entry),
                 module: Range { start: object.start, end: object.end },
                 meaning,
+                allocator: candidate.wanted.group.0.id(),
                 nothrow,
                 internal: if candidate.wanted.meaning.is_free() { internal } else { [0; INTERNAL] },
             });
@@ -313,7 +316,8 @@ impl Planned {
 
     /// The entry for the function. `real` is where it is called, and `nothrow` where its variant is called.
     pub const fn entry(&self, real: u64, nothrow: u64) -> Entry {
-        Entry { real, nothrow, module: self.module, internal: self.internal, meaning: self.meaning }
+        let allocator = self.allocator as u8;
+        Entry { real, nothrow, module: self.module, internal: self.internal, meaning: self.meaning, allocator }
     }
 }
 

@@ -70,7 +70,7 @@ fn finish(code: &mut Vec<u8>, at: u64, shim_at: u64, entry: Entry) {
     code.resize(DATA as usize, 0xcc);
     code.extend(words.iter().chain(&entry.internal).flat_map(|word| word.to_le_bytes()));
     let Meaning { effect, size, count, block } = entry.meaning;
-    code.extend([effect as u8, size, count, block, 0, 0, 0, 0]);
+    code.extend([effect as u8, size, count, block, entry.allocator, 0, 0, 0]);
 }
 
 const _: () = assert!(size_of::<Entry>() == 72 && ENTRY + 72 <= SLOT);
@@ -151,11 +151,18 @@ mod tests {
     fn a_slot_is_as_drawn() {
         let site = Site::find(0x10_0000, b"\x53\x48\x89\xfb\x48\x83\xec\x10\xc3", 9).unwrap();
         let meaning = allocators::find("sn_rust_realloc").unwrap().meaning;
-        let entry = Entry { real: 0, nothrow: 7, module: Range { start: 1, end: 2 }, internal: [3, 4, 5, 6], meaning };
+        let entry = Entry {
+            real: 0,
+            nothrow: 7,
+            module: Range { start: 1, end: 2 },
+            internal: [3, 4, 5, 6],
+            meaning,
+            allocator: 9,
+        };
         let slot = Slot::new(0x20_0000, &site, Shim::Allocate, 0x1234, entry).unwrap();
         let word = |at: usize| u64::from_le_bytes(slot.bytes[at..at + 8].try_into().unwrap());
         assert_eq!(slot.bytes.len() as u64, ENTRY + 72);
-        assert_eq!(slot.bytes[208..], [Effect::Resize as u8, 3, 255, 0, 0, 0, 0, 0]);
+        assert_eq!(slot.bytes[208..], [Effect::Resize as u8, 3, 255, 0, 9, 0, 0, 0]);
         assert_eq!((word(128), word(136)), (0x20_0000 + 144, 0x1234));
         assert_eq!((word(144), word(152), word(160), word(200)), (0x20_0010, 7, 1, 6));
         assert_eq!(slot.bytes[..6], [0xff, 0x35, 122, 0, 0, 0]);

@@ -9,6 +9,7 @@
 //! Must hold: one entry is one block. A function that returns or frees several blocks at once has its own
 //! [`Effect`].
 use crate::hooks::{FAMILY_HOOKS, KINDS, Kind, NAMES};
+use channel::AllocatorId;
 
 /// An allocator, or a group of functions that several allocators have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,16 +53,16 @@ impl Family {
         }
     }
 
-    /// The name by which people know the allocator.
-    pub const fn name(self) -> &'static str {
+    /// The number of the allocator in an event.
+    pub const fn id(self) -> AllocatorId {
         match self {
-            Family::Operators | Family::SizedFrees | Family::Libc => "malloc",
-            Family::Jemalloc | Family::Duckdb => "jemalloc",
-            Family::Tcmalloc => "tcmalloc",
-            Family::Mimalloc => "mimalloc",
-            Family::Snmalloc => "snmalloc",
-            Family::Rpmalloc => "rpmalloc",
-            Family::Tbbmalloc => "tbbmalloc",
+            Family::Operators | Family::SizedFrees | Family::Libc => AllocatorId::Malloc,
+            Family::Jemalloc | Family::Duckdb => AllocatorId::Jemalloc,
+            Family::Tcmalloc => AllocatorId::Tcmalloc,
+            Family::Mimalloc => AllocatorId::Mimalloc,
+            Family::Snmalloc => AllocatorId::Snmalloc,
+            Family::Rpmalloc => AllocatorId::Rpmalloc,
+            Family::Tbbmalloc => AllocatorId::Tbbmalloc,
         }
     }
 

@@ -74,6 +74,8 @@ pub struct Entry {
     pub module: Range,
     pub internal: [u64; INTERNAL],
     pub meaning: Meaning,
+    /// `AllocatorId`, for the events.
+    pub allocator: u8,
 }
 
 impl Entry {
@@ -84,6 +86,7 @@ impl Entry {
         module: Range::NONE,
         internal: [0; INTERNAL],
         meaning: Meaning { effect: Effect::Allocate, size: 0, count: Meaning::NONE, block: Meaning::NONE },
+        allocator: 0,
     };
 }
 

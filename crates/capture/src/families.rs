@@ -246,7 +246,7 @@ unsafe fn find_in_allocator(first: *const LinkMap, program: Headers, name: &[u8]
         if let Some((symbols, real)) = symbols.and_then(|symbols| symbols.find(name).map(|at| (symbols, at))) {
             symbols.find(family.mark())?;
             let (start, end) = headers_of(m, program)?.bounds(m.bias)?;
-            return Some(Entry { real, module: Range { start, end }, ..Entry::NONE });
+            return Some(Entry { real, module: Range { start, end }, allocator: family.id() as u8, ..Entry::NONE });
         }
         map = m.next;
     }

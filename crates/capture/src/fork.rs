@@ -68,8 +68,11 @@ pub fn call() -> i32 {
 pub unsafe fn call_patched(real: u64) -> i32 {
     // SAFETY: the caller promises a `fork`, which has this signature.
     let real: extern "C" fn() -> i32 = unsafe { core::mem::transmute(real) };
-    let number =
-        if follow::shared_hub().is_some() { NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1) } else { 0 };
+    let number = if follow::shared_hub().is_some() {
+        (NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & 0x7fff_ffff).max(1)
+    } else {
+        0
+    };
     if number != 0 {
         events::note_fork(&CORE, number, 0);
     }

@@ -56,8 +56,9 @@ pub use hub::{HUB_MAGIC, Hub, OFFERS, Offer, OfferState};
 pub use model_memory::ModelMemory;
 pub use module::{BUILD_ID_MAX, Module, ModuleFlags};
 pub use record::{
-    ALLOC_WORDS, CUSTOM, Decoder, Event, FORK_FAILED, FREE_WORDS, KIND_BITS, Kind, MAX_PATH, MAX_SIZE, PATH_HEAD_WORDS,
-    Path, Plain, Record, RecordError, StackId, Stamp, encode_alloc, encode_fork, encode_free, encode_mark, encode_path,
+    ALLOC_WORDS, AllocatorId, CUSTOM, Decoder, Event, FORK, FORK_FAILED, FREE_WORDS, KIND_BITS, Kind, MAX_PATH,
+    MAX_SIZE, PATH_HEAD_WORDS, Path, Plain, Record, RecordError, StackId, Stamp, encode_alloc, encode_fork,
+    encode_free, encode_mark, encode_path, split_size, tagged,
 };
 pub use region::Region;
 pub use requests::{MOST_REQUESTS, Request, Requests, Waiting};

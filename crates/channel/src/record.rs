@@ -9,7 +9,9 @@
 //! Free    | 0          | C |  address (47 bits)         |   word 1
 //! FreeByRealloc: as Free. ThreadStart, Image:
 //!         |  value                                      |   word 1
-//! Fork    | number of the fork   | pid of the child     |   word 1
+//! Image, of a fork:
+//!         | 1 | number of the fork (31) | pid of the child (32) |   word 1
+//! AllocBy: as Alloc, but the bits 47..40 of the size are the `AllocatorId`, and the size is smaller than 2^40.
 //! Skip    (no further word)
 //!
 //!          63       48 47            16 15      3 2  0
@@ -48,6 +50,8 @@ const ADDRESS_MASK: u64 = (1 << 48) - 1;
 pub const KIND_BITS: u32 = 3;
 /// Set in the address of a block that the program reported itself. No address of user space has this bit.
 pub const CUSTOM: u64 = 1 << 47;
+/// Set in the value of an `Image` that is a fork.
+pub const FORK: u64 = 1 << 63;
 /// The `pid` of a fork that failed.
 pub const FORK_FAILED: u32 = u32::MAX;
 
@@ -60,15 +64,58 @@ numbered! {
         /// The events that follow belong to the thread whose tid is the value.
         ThreadStart = 3,
         /// A program image starts here: the first one, or the next one after an exec. All earlier blocks are gone. The
-        /// value is the image's number.
+        /// value is the image's number. Or, if the upper bit of the value is set: the process forks. That is only written
+        /// if its children are followed, once before the fork, and once after it.
         Image = 4,
         /// The free half of a realloc.
         FreeByRealloc = 5,
         /// New stacks.
         Path = 6,
-        /// The process forks. Only written if its children are followed: once before the fork, and once after it.
-        Fork = 7,
+        /// An allocation by another allocator than malloc.
+        AllocBy = 7,
     }
+}
+
+numbered! {
+    /// The allocator whose function the program called for a block.
+    pub enum AllocatorId: u8 {
+        /// A function under one of libc's plain names, or an operator of C++ that no other allocator defines.
+        Malloc = 0 => "malloc",
+        Jemalloc = 1 => "jemalloc",
+        Tcmalloc = 2 => "tcmalloc",
+        Mimalloc = 3 => "mimalloc",
+        Snmalloc = 4 => "snmalloc",
+        Rpmalloc = 5 => "rpmalloc",
+        Tbbmalloc = 6 => "tbbmalloc",
+    }
+    pub fn name
+}
+
+/// Where a tagged size has its allocator, for `encode_alloc`: in the bits 47..40. `TAGGED` is set then.
+const TAG_AT: u32 = 40;
+const TAGGED: u64 = 6 << 61;
+
+/// Puts the allocator into the size of an allocation, for `encode_alloc`. A block of 1 TB or more keeps no allocator.
+#[inline(always)]
+pub const fn tagged(size: u64, allocator: u8) -> u64 {
+    if allocator == 0 || size >> TAG_AT != 0 { size } else { size | (allocator as u64) << TAG_AT | TAGGED }
+}
+
+/// Where the size of a decoded allocation has its allocator.
+const ALLOCATOR_AT: u32 = 56;
+
+/// Takes the size of a decoded allocation apart: the size itself, and the number of the allocator.
+#[inline(always)]
+pub const fn split_size(size: u64) -> (u64, u8) {
+    (size & ((1 << ALLOCATOR_AT) - 1), (size >> ALLOCATOR_AT) as u8)
+}
+
+/// Moves the allocator of an `AllocBy` to where `split_size` expects it. `mask` is all ones for an `AllocBy`, 0 for
+/// others.
+#[inline(always)]
+const fn separate(size: u64, mask: u64) -> u64 {
+    let allocator = size & mask & 0xff << TAG_AT;
+    size ^ allocator | allocator << (ALLOCATOR_AT - TAG_AT)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +123,7 @@ pub enum Event {
     Alloc {
         stamp: Stamp,
         address: u64,
+        /// With the number of the allocator, see [`split_size`].
         size: u64,
         stack: u32,
     },
@@ -97,7 +145,7 @@ pub enum Event {
     },
     Fork {
         stamp: Stamp,
-        /// Counted by each process from 1. Stored before the fork, so that the child knows it too.
+        /// Counted by each process from 1, in 31 bits. Stored before the fork, so that the child knows it too.
         fork: u32,
         /// 0 before the fork. After it the pid of the child, or `FORK_FAILED`.
         pid: u32,
@@ -140,8 +188,12 @@ pub enum RecordError {
 
 #[inline(always)]
 pub const fn encode_alloc(stamp: Stamp, address: u64, size: u64, stack: u32) -> [u64; ALLOC_WORDS] {
-    [stamp << KIND_BITS | Kind::Alloc as u64, address & ADDRESS_MASK | size << 48, stack as u64 | (size >> 16) << 32]
+    // `Alloc`, or `AllocBy` if the size is tagged: the two bits of `TAGGED` are the upper bits of the kind.
+    let kind = size >> 61 | Kind::Alloc as u64;
+    [stamp << KIND_BITS | kind, address & ADDRESS_MASK | size << 48, stack as u64 | (size >> 16) << 32]
 }
+
+const _: () = assert!(TAGGED >> 61 | Kind::Alloc as u64 == Kind::AllocBy as u64);
 
 /// `kind` is `Free` or `FreeByRealloc`.
 #[inline(always)]
@@ -157,7 +209,7 @@ pub const fn encode_mark(kind: Kind, stamp: Stamp, value: u32) -> [u64; 2] {
 
 #[inline]
 pub const fn encode_fork(stamp: Stamp, fork: u32, pid: u32) -> [u64; 2] {
-    [stamp << KIND_BITS | Kind::Fork as u64, (fork as u64) << 32 | pid as u64]
+    [stamp << KIND_BITS | Kind::Image as u64, FORK | (fork as u64) << 32 & !FORK | pid as u64]
 }
 
 /// The words before a path's frames.
@@ -174,10 +226,10 @@ pub(crate) const fn path_frames(word: u64) -> Option<u64> {
 /// An allocation or a free, with few differences between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain {
-    /// `stamp (61) | kind (3)`, as in the ring.
+    /// `stamp (61) | kind (3)`, as in the ring, but an `AllocBy` is an `Alloc` here.
     pub head: u64,
     pub address: u64,
-    /// 0 for a free, as is `stack`.
+    /// The size, with the number of the allocator (`split_size`). 0 for a free, as is `stack`.
     pub size: u64,
     pub stack: StackId,
 }
@@ -185,13 +237,17 @@ pub struct Plain {
 impl Plain {
     #[inline(always)]
     const fn is_kind(head: u64) -> bool {
-        const KINDS: u64 = 1 << Kind::Alloc as u64 | 1 << Kind::Free as u64 | 1 << Kind::FreeByRealloc as u64;
+        const KINDS: u64 = 1 << Kind::Alloc as u64
+            | 1 << Kind::AllocBy as u64
+            | 1 << Kind::Free as u64
+            | 1 << Kind::FreeByRealloc as u64;
         KINDS >> (head & ((1 << KIND_BITS) - 1)) & 1 != 0
     }
 
     #[inline(always)]
     const fn is_alloc_kind(head: u64) -> bool {
-        head & ((1 << KIND_BITS) - 1) == Kind::Alloc as u64
+        const KINDS: u64 = 1 << Kind::Alloc as u64 | 1 << Kind::AllocBy as u64;
+        KINDS >> (head & ((1 << KIND_BITS) - 1)) & 1 != 0
     }
 
     #[inline(always)]
@@ -238,10 +294,12 @@ impl<'a> Decoder<'a> {
             return None;
         }
         let mask = (Plain::is_alloc_kind(head) as u64).wrapping_neg();
+        let by = (head & ((1 << KIND_BITS) - 1) == Kind::AllocBy as u64) as u64;
+        let by = by.wrapping_neg();
         Some(Plain {
-            head,
+            head: head ^ (by & (Kind::Alloc as u64 ^ Kind::AllocBy as u64)),
             address: first & ADDRESS_MASK,
-            size: (first >> 48 | (second >> 32) << 16) & mask,
+            size: separate((first >> 48 | (second >> 32) << 16) & mask, by),
             stack: (second & mask) as u32,
         })
     }
@@ -264,12 +322,12 @@ impl<'a> Decoder<'a> {
                     self.words = rest;
                     continue;
                 }
-                (1, [w1, w2, rest @ ..]) => {
+                (1 | 7, [w1, w2, rest @ ..]) => {
                     self.words = rest;
                     Event::Alloc {
                         stamp,
                         address: w1 & ADDRESS_MASK,
-                        size: w1 >> 48 | (w2 >> 32) << 16,
+                        size: separate(w1 >> 48 | (w2 >> 32) << 16, if kind == 7 { u64::MAX } else { 0 }),
                         stack: *w2 as u32,
                     }
                 }
@@ -283,13 +341,13 @@ impl<'a> Decoder<'a> {
                 }
                 (4, [w1, rest @ ..]) => {
                     self.words = rest;
-                    Event::Image { stamp, image: *w1 as u32 }
+                    if *w1 & FORK != 0 {
+                        Event::Fork { stamp, fork: (*w1 >> 32) as u32 & 0x7fff_ffff, pid: *w1 as u32 }
+                    } else {
+                        Event::Image { stamp, image: *w1 as u32 }
+                    }
                 }
                 (6, [tail, rest @ ..]) => return self.path(first, *tail, rest).map(Some),
-                (7, [w1, rest @ ..]) => {
-                    self.words = rest;
-                    Event::Fork { stamp, fork: (*w1 >> 32) as u32, pid: *w1 as u32 }
-                }
                 _ => return Err(RecordError::Cut),
             };
             return Ok(Some(Record::Event(event)));
@@ -356,7 +414,7 @@ mod tests {
         words.extend(encode_alloc(77, 0x7fff_1234_5670, 0x1234_5678_9abc, 0xdead_beef));
         words.extend(encode_free(Kind::Free, 78, 0x7fff_1234_5670));
         words.extend(encode_free(Kind::FreeByRealloc, 79, CUSTOM | 0x10));
-        words.extend(encode_alloc(80, 0x20, 0, 0));
+        words.extend(encode_alloc(80, 0x20, tagged(5000, 3), 9));
         words.extend(encode_mark(Kind::Image, 81, 2));
         words.extend(encode_free(Kind::Free, 82, 0x20));
         let (mut decoder, mut plain) = (Decoder::new(&words), Vec::new());
@@ -379,6 +437,22 @@ mod tests {
         let mut end = Decoder::new(&words[12..]);
         assert_eq!(end.plain(), None, "too few words to look at an allocation");
         assert_eq!(end.decode(), Ok(Some(Event::Free { stamp: 82, address: 0x20, by_realloc: false })));
+    }
+
+    #[test]
+    fn the_allocator_comes_back_with_the_size() {
+        let largest = (1 << TAG_AT) - 1;
+        for (size, allocator, expected) in [(0, 6, 6), (77, 0, 0), (largest, 1, 1), (largest + 1, 1, 0)] {
+            let words = encode_alloc(5, 0x7fff_0000_0010, tagged(size, allocator), 3);
+            let Ok(Some(Event::Alloc { stamp: 5, address: 0x7fff_0000_0010, size: both, stack: 3 })) =
+                Decoder::new(&words).decode()
+            else {
+                panic!("{words:x?}")
+            };
+            assert_eq!(split_size(both), (size, expected));
+            let plain = Decoder::new(&words).plain().map(|plain| (plain.head, plain.size));
+            assert_eq!(plain, Some((5 << KIND_BITS | 1, both)));
+        }
     }
 
     #[test]

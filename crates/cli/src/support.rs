@@ -113,6 +113,7 @@ const ROWS: &[Row] = &[
     row("filter-bt-function", "include", PARTS, By::All),
     row("thread", "thread", PARTS, By::All),
     row("process", "process", PARTS, By::All),
+    row("allocator", "allocator", PARTS, By::All),
     row("size", "size", PARTS, By::All),
     row("lifetime", "lifetime", PARTS, By::All),
     row("suppressions", "suppressions", &[Text, Difference, Json, Folded], By::One),

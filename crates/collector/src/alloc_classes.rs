@@ -4,6 +4,8 @@
 //! blocks of each pair. Must hold: an index stands for the same pair until the pair has no live block and the owner
 //! calls `forget_dead`.
 
+use channel::split_size;
+
 /// The size of one pair, and the number of its live blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -12,7 +14,8 @@ pub struct Usage {
     pub live: u64,
 }
 
-/// `size (48) | stack 31..16 (16)`, `stack 15..0 (16) | 0 (16) | index + 1 (32)`. Index + 1 = 0 means empty.
+/// `size (48) | stack 31..16 (16)`, `stack 15..0 (16) | 0 (8) | allocator (8) | index + 1 (32)`. Index + 1 = 0 means
+/// empty.
 type Entry = [u64; 2];
 
 /// Finds the index of a pair.
@@ -34,7 +37,8 @@ pub struct AllocClasses {
 
 #[inline(always)]
 const fn pack(size: u64, stack: u32) -> Entry {
-    [size << 16 | (stack >> 16) as u64, (stack as u64 & 0xffff) << 48]
+    let (size, allocator) = split_size(size);
+    [size << 16 | (stack >> 16) as u64, (stack as u64 & 0xffff) << 48 | (allocator as u64) << 32]
 }
 
 #[inline(always)]
@@ -50,7 +54,7 @@ impl Default for ClassTable {
 }
 
 impl ClassTable {
-    /// Returns the index of a known pair.
+    /// Returns the index of a known pair. `size` includes the allocator, as in a decoded event.
     #[inline]
     pub fn find(&self, size: u64, stack: u32) -> Option<u32> {
         let wanted = pack(size, stack);
@@ -58,7 +62,7 @@ impl ClassTable {
         let mut at = hash(&wanted) as usize & mask;
         loop {
             let [first, second] = self.table[at];
-            if first == wanted[0] && second >> 48 == wanted[1] >> 48 && second as u32 != 0 {
+            if first == wanted[0] && second >> 32 == wanted[1] >> 32 && second as u32 != 0 {
                 return Some(second as u32 - 1);
             }
             if second as u32 == 0 {
@@ -117,7 +121,7 @@ impl AllocClasses {
     /// Adds a pair under an index that no pair has.
     pub fn add(&mut self, size: u64, stack: u32, index: u32) {
         self.table.add(size, stack, index);
-        self.define(size, index);
+        self.define(split_size(size).0, index);
     }
 
     /// Sets the size of an index whose pair is known elsewhere.

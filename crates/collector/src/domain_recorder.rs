@@ -9,7 +9,7 @@ use crate::blocks::{Block, Blocks};
 use crate::clock::Timeline;
 use crate::sink::{Freed, Sink};
 use crate::stacks::Stacks;
-use channel::Stamp;
+use channel::{AllocatorId, Stamp, split_size};
 use format::{Checkpoint, Domain, PeakTracker, RawBlock, Totals};
 
 /// Time marks are at least this far apart.
@@ -127,6 +127,10 @@ impl DomainRecorder {
         if !trace.alloc_classes.is_empty() {
             put(trace.alloc_classes.take().of(self.domain));
         }
+        // The program's own reports have no allocator, so there is no such block in the custom domain.
+        if !trace.allocators.is_empty() {
+            put(std::mem::take(&mut trace.allocators).to_block());
+        }
         if !trace.events.is_empty() {
             self.block_bytes = if is_full { (self.block_bytes * 2).min(BLOCK_BYTES) } else { self.block_bytes };
             self.taken += trace.events.events();
@@ -193,10 +197,14 @@ impl DomainRecorder {
         self.next_mark = stamp.saturating_add(if step == 0 { MARK_TICKS } else { step });
     }
 
-    /// Takes note of the next allocation class.
+    /// Takes note of the next allocation class. `size` includes the allocator, as in a decoded event.
     pub fn define(&mut self, size: u64, stack: u32) {
         if let Sink::Trace(trace) = &mut self.sink {
+            let (size, allocator) = split_size(size);
             let index = trace.alloc_classes.push(size, stack);
+            if let Some(allocator) = AllocatorId::ALL.get(allocator as usize).filter(|id| **id != AllocatorId::Malloc) {
+                trace.allocators.push(allocator.name(), index);
+            }
             self.alloc_classes.define(size, index);
         }
     }

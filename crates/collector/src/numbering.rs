@@ -13,7 +13,8 @@ use channel::{CUSTOM, Path, StackId};
 pub struct Definitions {
     /// Parent and frame.
     pub nodes: Vec<(u32, u64)>,
-    /// Size and stack; those of malloc's blocks, and of blocks that the program reported itself.
+    /// Size (with the allocator, see `channel::split_size`) and stack; those of malloc's blocks, and of blocks that the
+    /// program reported itself.
     pub alloc_classes: [Vec<(u64, u32)>; 2],
     /// Modules for code of no module, and their processes.
     pub code_modules: Vec<(u16, u16)>,

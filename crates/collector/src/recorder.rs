@@ -17,7 +17,7 @@ use crate::proc_files::Process;
 use crate::sink::Sink;
 use crate::threads::Threads;
 use crate::tree::Tree;
-use channel::{CUSTOM, Event, Path, StackId, Stamp};
+use channel::{CUSTOM, Event, Path, StackId, Stamp, split_size};
 use format::{Domain, Frame, Module, RawBlock, StackEncoder, Thread, Totals};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -256,6 +256,7 @@ impl Recorder {
             Event::Alloc { address, .. } | Event::Free { address, .. } if address & CUSTOM != 0 => (),
             Event::Alloc { stamp, address, size, stack } => {
                 self.malloc.set_time(stamp, &mut self.timeline);
+                let (size, _) = split_size(size);
                 let block = self.malloc.live_block(stamp, size, stack, &self.numbering.stacks);
                 if self.blocks.insert(address, block).is_err() {
                     return Verdict::StillLive;

@@ -6,7 +6,7 @@
 use crate::aggregate::Aggregate;
 use crate::blocks::Block;
 use channel::Stamp;
-use format::{AllocClassEncoder, EventEncoder};
+use format::{AllocClassEncoder, Allocators, EventEncoder};
 
 /// How a block ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +28,17 @@ pub enum Sink {
 pub struct Encoders {
     pub events: EventEncoder,
     pub alloc_classes: AllocClassEncoder,
+    /// The allocators of allocation classes that are not in a block yet.
+    pub allocators: Allocators,
 }
 
 impl Sink {
     pub fn trace() -> Self {
-        Sink::Trace(Box::new(Encoders { events: EventEncoder::new(), alloc_classes: AllocClassEncoder::new() }))
+        Sink::Trace(Box::new(Encoders {
+            events: EventEncoder::new(),
+            alloc_classes: AllocClassEncoder::new(),
+            allocators: Allocators::default(),
+        }))
     }
 
     #[inline(always)]

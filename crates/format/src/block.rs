@@ -1,8 +1,8 @@
 //! The block: the unit that is compressed, checked and recovered. Every block can be read without any other.
 use crate::wire::Cursor;
 use crate::{
-    AllocClasses, Checkpoint, Events, Folded, Gone, HeapAtAttach, Index, Losses, Malformed, Module, Processes,
-    RssSample, Session, Stacks, Summary, Suppressions, Symbols, Thread, Unseen, Waits,
+    AllocClasses, Allocators, Checkpoint, Events, Folded, Gone, HeapAtAttach, Index, Losses, Malformed, Module,
+    Processes, RssSample, Session, Stacks, Summary, Suppressions, Symbols, Thread, Unseen, Waits,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -56,6 +56,8 @@ block_kinds! {
     Waits = 23,
     /// The processes of a followed tree, and which threads are theirs.
     Processes = 24,
+    /// The allocation classes of allocators other than malloc.
+    Allocators = 25,
 }
 
 impl BlockKind {
@@ -110,6 +112,7 @@ pub enum Block<'a> {
     Gone(Gone),
     Waits(Waits),
     Processes(Processes),
+    Allocators(Allocators),
 }
 
 impl RawBlock {
@@ -152,6 +155,7 @@ impl RawBlock {
             BlockKind::Folded => Block::Folded(Box::new(Folded::decode(bytes)?)),
             BlockKind::Unseen => Block::Unseen(Unseen::decode(bytes)?),
             BlockKind::Gone => Block::Gone(Gone::decode(bytes)?),
+            BlockKind::Allocators => Block::Allocators(Allocators::decode(bytes)?),
         })
     }
 }

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod alloc_class;
+mod allocators;
 mod append;
 mod block;
 mod checkpoint;
@@ -59,6 +60,7 @@ mod wire;
 mod writer;
 
 pub use alloc_class::{AllocClass, AllocClassEncoder, AllocClasses};
+pub use allocators::Allocators;
 pub use append::Appender;
 pub use block::{Block, BlockHeader, BlockKind, HEADER_LEN, MAX_RAW, RawBlock};
 pub use checkpoint::Checkpoint;

@@ -169,7 +169,7 @@ impl<W: Write> Trimmer<'_, W> {
             Block::Samples(samples) => return self.samples(&samples),
             Block::Summary(summary) => self.summary = Some(summary),
             Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => (),
-            Block::AllocClasses(_) | Block::Stacks(_) if self.phase == Phase::After => (),
+            Block::AllocClasses(_) | Block::Allocators(_) | Block::Stacks(_) if self.phase == Phase::After => (),
             decoded => {
                 match decoded {
                     Block::Session(session) => {

@@ -34,7 +34,6 @@ pub(crate) struct Lifetimes {
 struct Ages<'a> {
     alloc_classes: &'a [KnownAllocClass],
     bands: &'a Bands,
-    span: Option<crate::query::Span>,
     selection: Option<Selection>,
     /// The range does, so what processes had not freed when they ended is leaked.
     reaches_end: bool,
@@ -46,7 +45,6 @@ impl Ages<'_> {
     fn counted(&self, sequence: u64, birth: &Birth) -> Option<u64> {
         let alloc_class = self.alloc_classes.get(birth.alloc_class as usize)?;
         let counts = alloc_class.site.number().and_then(|site| self.bands.of(site)).is_some()
-            && self.span.is_none_or(|span| span.contains(alloc_class.size))
             && self.selection.as_ref().is_none_or(|selection| selection.has(sequence, birth.thread));
         counts.then_some(alloc_class.size)
     }
@@ -83,10 +81,10 @@ impl Lifetimes {
         let bands = Bands::new(engine, trace.table, query);
         let selection = engine.selection(trace.blocks, query, &range)?;
         let empty = vec![Bucket::default(); BUCKETS];
+        let alloc_classes = engine.alloc_classes_by_size(query);
         let ages = Ages {
-            alloc_classes: &engine.definitions.alloc_classes,
+            alloc_classes: &alloc_classes,
             bands: &bands,
-            span: query.size,
             selection,
             reaches_end: engine.reaches_end(&range),
             buckets: empty.clone(),

@@ -12,7 +12,7 @@ use crate::entry::{Entry, Freed, Range};
 use crate::families;
 use crate::local::{Local, thread_pointer};
 use crate::resume_state::{GuardState, ResumeState};
-use channel::{Kind, encode_free};
+use channel::{Kind, encode_free, tagged};
 
 /// Returns the address that a hook returns to.
 ///
@@ -147,7 +147,7 @@ pub fn after(call: &mut Call, entry: &Entry) -> Next {
         }
     }
     let (address, size) = new_block(call, entry.meaning);
-    super::allocated(&mut call.context, address, size)
+    super::allocated(&mut call.context, address, tagged(size, entry.allocator))
 }
 
 /// Ends what `before_slowly` has begun. Returns false if the call is not to be recorded.
@@ -245,6 +245,7 @@ pub fn reallocate(call: &mut Call, entry: &Entry) -> Next {
     entered.set_inside(Range::NONE);
     let (address, size) = resized(call, entry.meaning, old);
     call.context.result = address;
+    let size = if address == 0 { size } else { tagged(size, entry.allocator) };
     call.context.arguments = [old, size, freed_at];
     Next::then(reallocated)
 }

@@ -14,7 +14,7 @@ use crate::entry::{Allocator, Entry, Range};
 use crate::families;
 use crate::local::{Local, thread_pointer};
 use crate::resume_state::{GuardState, ResumeState};
-use channel::{Kind, encode_free};
+use channel::{Kind, encode_free, tagged};
 
 /// What a shim saves on the stack. The fields are from the lowest address to the highest.
 #[repr(C)]
@@ -23,6 +23,9 @@ pub struct Call {
     pub arguments: [u64; 3],
     /// In a resize: the stamp of the free. The functions `after_*` store what the shim returns here.
     pub kept: u64,
+    /// `Entry::allocator`.
+    allocator: u8,
+    unused: u64,
     pub context: Context,
 }
 
@@ -39,6 +42,7 @@ const _: () = assert!(Call::SAVED % 16 == 8);
 #[inline(always)]
 fn begin(call: &mut Call, entry: &Entry, block: u64) -> Option<Entered> {
     call.context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
+    call.allocator = entry.allocator;
     if CORE.gate_or_join() & ACTIVE == 0 {
         return None;
     }
@@ -151,7 +155,7 @@ pub fn after_allocation(call: &mut Call, address: u64, size: u64) -> Next {
     if call.context.resume_state.guard() == GuardState::NOT_RECORDED {
         return Next::DONE;
     }
-    allocated(&mut call.context, address, size)
+    allocated(&mut call.context, address, tagged(size, call.allocator))
 }
 
 /// Writes a free. Like every free, it is written before the real function runs.
@@ -208,7 +212,7 @@ pub fn after_resize(call: &mut Call, resized: Resized) -> Next {
     }
     // `reallocated` takes null with a size other than 0 for a failure, and null with size 0 for a free.
     let (address, size) = match resized {
-        Resized::To(address, size) => (address, size),
+        Resized::To(address, size) => (address, tagged(size, call.allocator)),
         Resized::Not => (0, 1),
         Resized::Freed => (0, 0),
     };

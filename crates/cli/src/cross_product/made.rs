@@ -8,10 +8,11 @@
 //! 3 s    load 300 four times, freed
 //! 4 s    the end
 //! ```
-//! The program also reports one block of a custom allocator at 0 s.
+//! The blocks of 5000, 30, 60 and 300 bytes come from jemalloc, the others from malloc. The program also reports one block of a custom allocator at 0 s.
 use format::{
-    AllocClassEncoder, CodeLocation, Domain, EventEncoder, Exit, FileWriter, Frame, Module, Process, ProcessStart,
-    Processes, RawBlock, Session, StackEncoder, Summary, Suppressions, SymbolState, SymbolsBuilder, Thread, Totals,
+    AllocClassEncoder, Allocators, CodeLocation, Domain, EventEncoder, Exit, FileWriter, Frame, Module, Process,
+    ProcessStart, Processes, RawBlock, Session, StackEncoder, Summary, Suppressions, SymbolState, SymbolsBuilder,
+    Thread, Totals,
 };
 use std::path::{Path, PathBuf};
 
@@ -75,6 +76,8 @@ pub fn blocks(extra: usize) -> Vec<RawBlock> {
     let (fill_10, fill_20, fill_30) = (alloc_class(10, fill), alloc_class(20, fill), alloc_class(30, fill_below));
     let (exit, own, load) = (alloc_class(50, exit), alloc_class(60, own), alloc_class(300, load));
     let fill_15 = alloc_class(15, fill_by_load);
+    let mut allocators = Allocators::default();
+    [sort_large, fill_30, own, load].into_iter().for_each(|class| allocators.push("jemalloc", class));
     let mut events = EventEncoder::new();
     events.alloc(sort_small);
     events.alloc(fill_10);
@@ -140,6 +143,7 @@ pub fn blocks(extra: usize) -> Vec<RawBlock> {
         processes.to_block(),
         stacks.take(),
         alloc_classes.take(),
+        allocators.to_block(),
         events.take(),
         custom_alloc_classes.take().of(Domain::Custom),
         custom_events.take().of(Domain::Custom),

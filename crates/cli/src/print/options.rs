@@ -123,6 +123,9 @@ pub struct Print {
     /// repeated.
     #[arg(long, value_name = "PROCESS", help_heading = "Which part")]
     process: Vec<String>,
+    /// Only blocks of this allocator, as malloc, jemalloc, mimalloc; may be repeated.
+    #[arg(long, value_name = "NAME", help_heading = "Which part")]
+    allocator: Vec<String>,
     /// Only blocks of this size, as 100..4k or 1Mi.. (both ends included).
     #[arg(long, value_name = "MIN..MAX", help_heading = "Which part")]
     size: Option<String>,

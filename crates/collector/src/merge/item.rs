@@ -1,5 +1,5 @@
 //! One event as the merge and the consumer pass it on.
-use channel::{CUSTOM, Event, KIND_BITS, Kind, Plain, Stamp};
+use channel::{CUSTOM, Event, FORK, KIND_BITS, Kind, Plain, Stamp};
 
 /// Where a ring is: the number of its process among those that are recorded now, and its slot in the shared memory of that process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Item {
             Event::Free { address, .. } => (Kind::FreeByRealloc, address | tag, 0, 0),
             Event::ThreadStart { tid, .. } => (Kind::ThreadStart, tid as u64, slot, process),
             Event::Image { image, .. } => (Kind::Image, image as u64, slot, process),
-            Event::Fork { fork, pid, .. } => (Kind::Fork, (fork as u64) << 32 | pid as u64, slot, process),
+            Event::Fork { fork, pid, .. } => (Kind::Image, FORK | (fork as u64) << 32 | pid as u64, slot, process),
         };
         Item { head: event.stamp() << KIND_BITS | kind as u64, address, size, number, source }
     }
@@ -131,8 +131,8 @@ impl Item {
             Event::Free { stamp, address, by_realloc: self.is_by_realloc() }
         } else if self.is(Kind::ThreadStart) {
             Event::ThreadStart { stamp, tid: value }
-        } else if self.is(Kind::Fork) {
-            Event::Fork { stamp, fork: (self.address >> 32) as u32, pid: value }
+        } else if self.address & FORK != 0 {
+            Event::Fork { stamp, fork: (self.address >> 32) as u32 & 0x7fff_ffff, pid: value }
         } else {
             Event::Image { stamp, image: value }
         }

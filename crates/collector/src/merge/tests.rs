@@ -259,7 +259,8 @@ fn memory_does_not_grow_while_some_event_always_waits() {
 fn a_ring_with_garbage_stops_alone() {
     let (mut rings, mut log) = (Rings::new(), Log::default());
     rings.alloc(0, 10, 0x100);
-    rings.add(2, &[8 << 3 | Kind::Path as u64, 0, 7]);
+    // A path with more frames than there are words.
+    rings.add(2, &[1000 << 3 | Kind::Path as u64, 7, 7]);
     rings.alloc(0, 20, 0x200);
     rings.add(0, &[15 << 3 | Kind::Free as u64]);
     assert!(rings.run(u64::MAX, &mut log));

@@ -328,6 +328,7 @@ impl<R: Read> Stream<R> {
             Some(Owned::Threads(threads)) => self.name_threads(threads, merger),
             Some(Owned::Stacks(stacks)) => self.add_stacks(&stacks, merger),
             Some(Owned::AllocClasses(alloc_classes)) => self.add_alloc_classes(&alloc_classes, merger),
+            Some(Owned::Allocators(allocators)) => self.allocators(&allocators, merger),
             Some(Owned::Symbols(symbols)) => self.symbols(symbols, merger),
             Some(Owned::Folded(folded)) => self.folded(*folded, merger),
             Some(Owned::Gone(gone)) => {
@@ -494,6 +495,16 @@ impl<R: Read> Stream<R> {
         merger.write(&block)
     }
 
+    /// Writes the allocators of allocation classes with the numbers that these have in the merged trace.
+    fn allocators<W: Write>(&self, from: &crate::Allocators, merger: &mut Merger<W>) -> Result<(), MergeError> {
+        let mut renumbered = crate::Allocators::default();
+        for (name, classes) in &from.lists {
+            let known = classes.iter().filter_map(|class| self.alloc_classes.get(*class as usize));
+            known.filter(|known| known.0 != LOST).for_each(|known| renumbered.push(name, known.0));
+        }
+        if renumbered.is_empty() { Ok(()) } else { merger.write(&renumbered.to_block()) }
+    }
+
     /// The peak of this process is the peak of all, if the others held nothing then. Otherwise it is a lower bound, and
     /// the merged trace notes that.
     fn folded<W: Write>(&mut self, folded: Folded, merger: &mut Merger<W>) -> Result<(), MergeError> {
@@ -535,6 +546,7 @@ enum Owned {
     Threads(Vec<Thread>),
     Stacks(crate::Stacks),
     AllocClasses(crate::AllocClasses),
+    Allocators(crate::Allocators),
     Symbols(Symbols),
     Suppressions(String),
     Samples(Vec<crate::RssSample>),
@@ -554,6 +566,7 @@ fn owned(block: Block) -> Option<Owned> {
         Block::Threads(threads) => Owned::Threads(threads),
         Block::Stacks(stacks) => Owned::Stacks(stacks),
         Block::AllocClasses(alloc_classes) => Owned::AllocClasses(alloc_classes),
+        Block::Allocators(allocators) => Owned::Allocators(allocators),
         Block::Symbols(symbols) => Owned::Symbols(symbols),
         Block::Suppressions(text) => Owned::Suppressions(text.0),
         Block::Samples(samples) => Owned::Samples(samples),

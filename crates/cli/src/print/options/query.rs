@@ -36,6 +36,7 @@ impl Print {
             ("exclude", &self.exclude),
             ("thread", &self.thread),
             ("process", &self.process),
+            ("allocator", &self.allocator),
         ];
         for (name, values) in repeated {
             for value in values {
