@@ -1,5 +1,5 @@
 /* The smallest program with one block: malloc(10), left. Prints "hello ARGC WORD" with its first argument; ends with 11 if there is
-   one, otherwise with 0. Also built static, for the test of what cannot be recorded. */
+   one, otherwise with 0. Also built static. */
 #include <stdlib.h>
 #include "say.h"
 int main(int argc, char **argv) {
