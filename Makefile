@@ -26,7 +26,7 @@ DEMO := target/demo
 
 .PHONY: all static setup setup-soak demo check test checks lint doc unit models soak bench compatibility install install-files dist clean
 .PHONY: end-to-end end-to-end-long end-to-end-short end-to-end-alone
-.PHONY: soak-unit soak-fuzz soak-address soak-thread soak-checks soak-alone soak-short soak-long soak-dist fuzz fuzz-build
+.PHONY: soak-unit soak-fuzz soak-address soak-thread soak-checks soak-alone soak-short soak-long soak-allocators soak-dist fuzz fuzz-build
 
 all: static
 
@@ -109,7 +109,7 @@ end-to-end-alone:
 
 # HEAPTRACK_SOAK=1: tests make all their repetitions (tests/src/scale.rs). Each part takes less than an hour and can be
 # made by itself.
-SOAK := unit address thread checks fuzz alone short long dist
+SOAK := unit address thread checks fuzz alone short long allocators dist
 soak: setup-soak static
 	@for part in $(SOAK); do $(MAKE) --no-print-directory soak-$$part || exit; done
 
@@ -119,6 +119,10 @@ soak-unit:
 
 soak-alone soak-short soak-long: soak-%:
 	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory end-to-end-$*
+
+# One Rust program with five allocators, and polars, pyarrow and duckdb (tests/allocators/run.py). Needs a network.
+soak-allocators:
+	tests/allocators/run.py target/release/heaptrack target/allocators
 
 # Fuzzers guided by coverage, with AddressSanitizer (fuzz/). They need only the toolchain and a C++ compiler.
 # They run two at a time, so eight targets of ten minutes each take 40 minutes.
