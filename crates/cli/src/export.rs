@@ -41,7 +41,7 @@ Examples:
 
 Exit code: 0; 2 wrong usage, or a file that cannot be read or written; 130 interrupted by Ctrl-C.";
 
-/// Writes a trace, ours or KDE's, or a part of it, in another tool's format.
+/// Writes a trace, or a part of it, in another tool's format.
 #[derive(Debug, Parser)]
 #[command(name = "heaptrack export", bin_name = "heaptrack export", version)]
 #[command(after_help = format!("{}\n{HELP}", support::export_help()))]
@@ -65,7 +65,7 @@ pub struct Export {
     pub part: Part,
     #[command(flatten)]
     pub known: KnownLeaks,
-    /// The trace.
+    /// The trace, ours or KDE's, or a heap profile of another tool.
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub file: PathBuf,
 }

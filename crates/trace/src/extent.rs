@@ -42,9 +42,9 @@ pub struct ExtentMoment {
 /// What a reader keeps of each live block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// Its allocation class: the whole session, and exports.
+    /// Its allocation class: the whole session, and exports that need only its sums.
     Session,
-    /// Also its thread and its time: ranges, moments, verdicts, and most views.
+    /// Also its thread and its time: ranges, moments, verdicts, most views, and exports by thread or by event.
     Range,
     /// As `Range`, and twice as much at the start of the range: `trim`.
     Trim,

@@ -35,7 +35,7 @@ Exit code: 0; 2 wrong usage, or a file that cannot be read.";
 #[derive(Debug, Parser)]
 #[command(name = "heaptrack print", bin_name = "heaptrack print", after_help = support::help_with(EXAMPLES), version, disable_version_flag = true)]
 pub struct Print {
-    /// The trace, ours or KDE's. It may still be growing.
+    /// The trace, ours or KDE's, which may still be growing; or a heap profile of another tool.
     #[arg(value_name = "FILE", required_unless_present = "file_option", value_hint = clap::ValueHint::FilePath)]
     positional: Option<PathBuf>,
     /// The same as FILE.
