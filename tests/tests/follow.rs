@@ -1,5 +1,5 @@
 //! `--follow`: all processes that a program starts are in one trace, each with its own counts.
-use format::{Block, Process, ProcessEnd, Reader, Totals};
+use format::{Block, Exit, Process, ProcessEnd, Reader, Totals};
 use heaptrack_tests::Program;
 use heaptrack_tests::dhat::{self, Counts};
 use std::collections::BTreeMap;
@@ -66,6 +66,7 @@ fn every_process_of_a_tree_has_its_own_counts() {
         recorded.sort();
         assert_eq!(recorded, told, "seed {seed}");
         assert!(all.len() >= 13, "a root, three children, nine grandchildren");
+        assert_eq!(all[&0].end.map(|end| end.exit), Some(Exit::Code(0)), "the one that heaptrack waited for");
         for process in all.values() {
             assert!(process.command.iter().any(|word| word.contains("family")), "{process:?}");
             let parent = process.parent.map(|parent| &all[&parent]);

@@ -37,6 +37,9 @@ pub struct Tree {
     /// Entries that were written.
     written: u32,
     new: Processes,
+    /// The pid of the process that we launched, and its last program, once that has ended.
+    first_pid: u32,
+    first: Option<Process>,
     /// Processes whose pid became known, and that have no shared memory yet.
     new_pids: Vec<(Number, u32)>,
 }
@@ -178,6 +181,9 @@ impl Tree {
     /// A process has shared memory. Returns its number.
     pub fn join(&mut self, joining: Joining) -> Option<Number> {
         let Joining { pid, parent_pid, fork, start, command, exe, mapping, files } = joining;
+        if start == ProcessStart::Launched {
+            self.first_pid = pid;
+        }
         let parent = self.find(parent_pid).filter(|_| parent_pid != pid);
         let old = self.find(pid);
         let known = parent.and_then(|parent| self.forks.get(&(parent, fork)).copied()).filter(|_| fork != 0);
@@ -333,6 +339,9 @@ impl Tree {
         totals.runtime_ns = ns.saturating_sub(running.entry.start_ns);
         running.entry.end = Some(ProcessEnd { at_ns: ns, by_exec, exit, totals });
         let entry = running.entry.clone();
+        if entry.pid == self.first_pid && !by_exec {
+            self.first = Some(entry.clone());
+        }
         for (_, child) in self.running_mut().filter(|(_, child)| child.parent == Some(number)) {
             child.parent = None;
             child.entry.parent = Some(entry.index);
@@ -345,6 +354,14 @@ impl Tree {
         }
         self.new.processes.push(entry);
         self.remove(number);
+    }
+
+    /// Only at the end of a recording do we know how the process ended that we launched.
+    pub fn set_exit_of_first(&mut self, exit: Exit) {
+        if let Some(mut entry) = self.first.take() {
+            entry.end = entry.end.map(|end| ProcessEnd { exit, ..end });
+            self.new.processes.push(entry);
+        }
     }
 
     fn remove(&mut self, number: Number) {

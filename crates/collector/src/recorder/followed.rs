@@ -210,6 +210,13 @@ impl Recorder {
         }
     }
 
+    /// Only at the end of a recording do we know how the process ended that we launched.
+    pub fn set_exit_of_first(&mut self, exit: Exit) {
+        if let Some(tree) = &mut self.tree {
+            tree.set_exit_of_first(exit);
+        }
+    }
+
     /// A process has ended, and its rings can be given to others.
     pub fn forget_rings(&mut self, number: Number, slots: impl Iterator<Item = u32>) {
         self.numbering.stacks.forget(number, slots.flat_map(|slot| [slot * 2, slot * 2 + 1]));

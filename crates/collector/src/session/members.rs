@@ -391,6 +391,7 @@ impl Collector {
         for silent in &members.silent {
             self.recorder.finish_process(silent.number, Exit::Detached);
         }
+        self.recorder.set_exit_of_first(exit);
         self.members = Some(members);
     }
 }
