@@ -2,11 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 use import::{HeapProfile, Kind, Value, recognise, unpacked};
 
-/// A file, its kind, and some of its totals.
-type Sample = (&'static str, Kind, &'static [(Value, u64)]);
+/// A file with which the fuzzer begins, its kind, and some of its totals.
+type Example = (&'static str, Kind, &'static [(Value, u64)]);
 
-/// The files with which the fuzzer begins.
-const FILES: [Sample; 7] = [
+const FILES: [Example; 7] = [
     ("gperftools", Kind::Gperftools, &[(Value::LiveBytes, 1040), (Value::Allocations, 3)]),
     ("sampled", Kind::Gperftools, &[(Value::LiveBytes, 829_411), (Value::LiveAllocations, 1)]),
     ("jemalloc", Kind::Jemalloc, &[(Value::LiveBytes, 1040), (Value::AllocatedBytes, 1080)]),
