@@ -1,6 +1,7 @@
 //! Allocators under names of their own: jemalloc with any prefix, mimalloc, snmalloc, rpmalloc, as local symbols, in the
 //! program and in a library that is loaded later. Every block is recorded once, from the first constructor on.
 use heaptrack_tests::attach::{Session, Target};
+use heaptrack_tests::heaptrace::Heaptrace;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Program, Report};
@@ -160,4 +161,13 @@ fn print(options: &[&str], trace: &Path) -> String {
     let output = Command::new(heaptrack()).arg("print").args(options).arg(trace).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn heaptrace_sees_them_too() {
+    let traced = Heaptrace::new(["--top", "2"]).target("own_names").run();
+    let [dump] = &traced.dumps()[..] else { panic!("{}", traced.stderr) };
+    // What leaks: 1 block in the rounds of the constructor, and 9 in those of main.
+    let leaks: Vec<(u64, u64)> = dump.lists[0].1.iter().map(|site| (site.count, site.bytes)).collect();
+    assert_eq!(leaks, [(9, 9 * 8018), (1, 8018)]);
 }

@@ -18,6 +18,7 @@ mod units;
 mod watch;
 mod watched_process;
 
+use crate::patching_thread::{self, Patching};
 use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Refusal, Way};
 use crate::record::{cannot, code, refusal, wait_for};
 use crate::recorder_limits::{NotPossible, RecorderLimits};
@@ -88,6 +89,9 @@ fn try_run(options: Options, inherited: &Inherited) -> Result<ExitCode, Refusal>
         }
         Err(error) => return Err(cannot(error)),
     };
+    // The processes that the program starts are not patched: they inherit the patches, or execute another program.
+    let way = patching_thread::Way::Launched(library.path.clone());
+    let _patching = Patching::start(recording.mapping(), way, symbols::Search::default(), false);
     hub.offer(1);
     let variable = recording.variable();
     let channel = is_preloaded.then_some(variable.as_str());

@@ -315,6 +315,14 @@ fn start(
     if program.way != Way::Preload {
         let RecordingOptions { search, quiet, .. } = &options.recording;
         let launch = match recording.hub_variable() {
+            // The loader would load our library, too, which would record the program a second time.
+            Some(_) if program.way == Way::PatchDynamic => {
+                say(format_args!(
+                    "heaptrack: {} defines malloc itself, so what it starts is not recorded",
+                    program.path.display()
+                ));
+                launch::patched(&program.path, words)
+            }
             Some(hub) => launch::followed(&program.path, words, library, None, &hub),
             None => launch::patched(&program.path, words),
         };
