@@ -18,8 +18,8 @@ pub enum BlockEventKind {
     Free {
         temporary: bool,
     },
-    /// The block went with its process, which ended or replaced itself (`exec`). The program did not free it. What a
-    /// process of a merged trace held when it ended is leaked.
+    /// The block went with its process, which ended or replaced itself (`exec`). The program did not free it. What one of
+    /// several processes held when it ended is leaked.
     Gone {
         leaked: bool,
     },
@@ -70,6 +70,7 @@ impl Engine {
             alloc_classes: wanted.collect(),
             selection: self.selection(blocks, query, &range)?,
             gone,
+            reaches_end: self.reaches_end(&range),
             is_on: false,
             each,
         };
@@ -86,6 +87,7 @@ struct EventSink<'a> {
     selection: Option<Selection>,
     /// Blocks of a merged trace that an event frees, although the program did not, and whether they are leaked.
     gone: HashMap<u64, bool>,
+    reaches_end: bool,
     /// The walk is within the range.
     is_on: bool,
     each: &'a mut dyn FnMut(&BlockEvent),
@@ -117,8 +119,13 @@ impl Sink for EventSink<'_> {
     }
 
     #[inline]
-    fn free(&mut self, now: &Now, sequence: u64, birth: Birth, _: Freed, temporary: bool) {
-        let gone = if self.gone.is_empty() { None } else { self.gone.get(&sequence).copied() };
+    fn free(&mut self, now: &Now, sequence: u64, birth: Birth, how: Freed, temporary: bool) {
+        let gone = match how {
+            Freed::Leaked => Some(self.reaches_end),
+            Freed::Replaced => Some(false),
+            _ if self.gone.is_empty() => None,
+            _ => self.gone.get(&sequence).copied(),
+        };
         let kind = gone.map_or(BlockEventKind::Free { temporary }, |leaked| BlockEventKind::Gone { leaked });
         self.emit(kind, now, sequence, &birth);
     }
