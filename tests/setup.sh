@@ -10,8 +10,10 @@
 #   tests/setup.sh demo   only what `make` and `make demo` need
 set -eu
 
-# Programs of the zoo, and what tests/allocators needs, that only a soak uses. Debian only.
-zoo="php8.2-cli lua5.4 liblua5.4-dev luajit python3-greenlet guile-3.0 erlang-base erlang-dev ocaml-nox ghc sbcl openjdk-17-jdk-headless libboost-context-dev libboost-fiber-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross postgresql-15 tcl swi-prolog-nox chicken-bin libchicken-dev libpth-dev libst-dev gforth chezscheme clisp cmake python3-venv"
+# Programs of the zoo that only a soak uses. Debian only.
+zoo="php8.2-cli lua5.4 liblua5.4-dev luajit python3-greenlet guile-3.0 erlang-base erlang-dev ocaml-nox ghc sbcl openjdk-17-jdk-headless libboost-context-dev libboost-fiber-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross postgresql-15 tcl swi-prolog-nox chicken-bin libchicken-dev libpth-dev libst-dev gforth chezscheme clisp"
+# What tests/allocators needs.
+allocators="cmake python3-venv"
 
 here=$(cd "$(dirname "$0")" && pwd)
 what=${1:-all}
@@ -50,7 +52,7 @@ find_missing() {
         fi
     done
     if [ "$what" = soak ] && command -v dpkg-query >/dev/null 2>&1; then
-        for package in $zoo debootstrap lintian; do has_package "$package" || echo "$package"; done
+        for package in $zoo $allocators debootstrap lintian; do has_package "$package" || echo "$package"; done
     fi
 }
 
