@@ -2,7 +2,7 @@
 //! of another process with our pid. Also destinations with several names.
 use super::writers::WRITERS;
 use super::{command, run, said, succeed, with_traces};
-use heaptrack_tests::process::{code, signal};
+use heaptrack_tests::process::{code, signal, state, wait_for};
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Report};
@@ -74,6 +74,8 @@ fn a_folder_that_vanishes_is_an_error() {
             let child = child.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
             while fs::read_dir(&dir).unwrap().next().is_none() {}
             signal("STOP", &[child.id()]);
+            // The signal takes a moment. Until then the command could still finish its file.
+            wait_for("the stop", || matches!(state(child.id()), None | Some('T' | 'Z')).then_some(()));
             let is_too_late = dir.join(writer.file("out")).exists();
             fs::remove_dir_all(&dir).unwrap();
             signal("CONT", &[child.id()]);
