@@ -7,9 +7,10 @@ use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::{scale, targets};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Four processes (`tests/targets/family_killed.c`) under a recorder.
 struct Family {
@@ -131,5 +132,35 @@ fn all_are_killed_at_once() {
         signal("KILL", &[&[family.recorder.id()][..], &family.pids].concat());
         let _ = family.recorder.wait();
         assert_eq!(processes(&family.trace()).len(), 4, "all had been running for 0.3 s");
+    }
+}
+
+/// A thread that loads a library asks the recorder to patch it. If the recorder is dead, the thread must not wait for an answer, which
+/// would take up to five seconds for each library.
+#[test]
+fn a_program_whose_recorder_is_dead_loads_libraries_at_once() {
+    for options in [&["-q"][..], &["-q", "--follow"]] {
+        let folder = Folder::new();
+        let mut recorder = Command::new(heaptrack())
+            .args(options)
+            .arg("-o")
+            .arg(folder.join("trace.htz"))
+            .arg(targets::target("late_loads"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("heaptrack");
+        let mut output = BufReader::new(recorder.stdout.take().expect("piped"));
+        let mut said = String::new();
+        output.read_line(&mut said).expect("ready");
+        let mut input = recorder.stdin.take().expect("piped");
+        signal("KILL", &[recorder.id()]);
+        let _ = recorder.wait();
+        let start = Instant::now();
+        input.write_all(b"go\n").expect("the program reads");
+        output.read_line(&mut said).expect("done");
+        assert_eq!(said, "ready\ndone\n", "{options:?}");
+        assert!(start.elapsed() < Duration::from_secs(4), "{options:?}: {:?}", start.elapsed());
     }
 }

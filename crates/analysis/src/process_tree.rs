@@ -125,7 +125,7 @@ impl CombinedPeak {
     }
 }
 
-/// Follows who holds which block.
+/// Keeps track of which process holds which block.
 struct Holders<'a> {
     definitions: &'a Definitions,
     counter: ProcessCounter,

@@ -275,18 +275,10 @@ pub const SUPPRESSIONS: [&str; 4] =
     ["suppressions", "disable-embedded-suppressions", "disable-builtin-suppressions", "no-suppressions"];
 
 /// Formats that take every option that selects a part of the trace.
-const SELECTING: &[Format] = &[
-    Format::Folded,
-    Format::Svg,
-    Format::Massif,
-    Format::Pprof,
-    Format::Speedscope,
-    Format::Firefox,
-    Format::Dhat,
-    Format::Gperftools,
-    Format::Csv,
-    Format::Jsonl,
-];
+const SELECTING: &[Format] = match Format::ALL {
+    [Format::Heaptrack, others @ ..] => others,
+    all => all,
+};
 /// Formats that can show one instant.
 const INSTANTS: &[Format] =
     &[Format::Folded, Format::Svg, Format::Pprof, Format::Speedscope, Format::Gperftools, Format::Csv, Format::Jsonl];

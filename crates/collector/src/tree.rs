@@ -20,8 +20,9 @@ use format::{Exit, PeakTracker, Process, ProcessEnd, ProcessStart, Processes, To
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Numbers are used again only if there are no others left, so that late events of an ended process find nothing.
-const MOST: u16 = u16::MAX - 1;
+/// The highest number. Far more than can be recorded at the same time, so that a number rests long before it is used again. Not more
+/// than that, because the lists of processes are searched.
+const MOST: u16 = 8191;
 
 /// The number of a process among those that are recorded now, from 1.
 pub type Number = u16;

@@ -144,7 +144,7 @@ struct Past {
     tick: u64,
     heap: PeakTracker,
     epoch: u64,
-    /// The processes, and who released the live blocks.
+    /// The processes, and which of them released blocks that are still live.
     processes: ProcessPast,
     /// The sums that `finish` writes. It takes the rows from `uses` and the peak from `heap`; until then, those fields
     /// have no meaning here.

@@ -8,12 +8,14 @@
 //! the profiler writes nothing.
 use super::Core;
 use crate::sys;
+use channel::Host;
 use channel::{Loading, LoadingStep};
 use core::sync::atomic::Ordering;
 
 /// The thread looks this often whether its patience is over and whether the profiler is alive.
 const LOOK_EVERY_MS: u64 = 100;
-/// How long the profiler may write. Nobody else may change the code meanwhile, so this is longer than any write takes.
+/// How long heaptrack may write. The waiting thread must not run code that is being changed, so this is longer than any
+/// write takes.
 const WRITING_MS: u64 = 30_000;
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 /// How many places near a module are tried.
@@ -43,7 +45,7 @@ impl Core {
                 break;
             }
             let waited = sys::now_ms().saturating_sub(start);
-            let is_alive = header.collector_alive.load(Ordering::Acquire) & FUTEX_OWNER_DIED == 0;
+            let is_alive = self.collector_alive().load(Ordering::Acquire) & FUTEX_OWNER_DIED == 0;
             if !is_alive || waited > patience.max(WRITING_MS) {
                 break;
             }

@@ -16,8 +16,12 @@ impl Recorder {
         self.numbering.stacks.translate();
     }
 
+    /// Returns the number of the process.
     pub fn join(&mut self, joining: Joining) -> Option<Number> {
-        self.tree.as_mut()?.join(joining)
+        let number = self.tree.as_mut()?.join(joining)?;
+        // Another process may have had the number before.
+        self.forget_rings(number, std::iter::empty());
+        Some(number)
     }
 
     /// Takes the processes whose pid became known and that have no shared memory yet.
