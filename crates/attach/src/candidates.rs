@@ -34,6 +34,9 @@ pub struct Look<'a> {
     pub candidates: Vec<Candidate>,
     /// It is a static program without `free`: the linker leaves it out of a program that never calls it.
     pub may_lack_free: bool,
+    /// Some of its functions are hooked by shims of the capture library, and are not among the candidates. So the
+    /// candidates of an allocator need not be able to allocate and free.
+    pub is_partly_hooked: bool,
 }
 
 impl<'a> Look<'a> {
@@ -57,7 +60,11 @@ impl<'a> Look<'a> {
             let name = function.name.as_str();
             let wanted = allocators.find(name);
             let is_plain = wanted.as_ref().is_some_and(|wanted| wanted.group.0 == Family::Libc);
-            (!matches!(name, "malloc" | "free"), !is_plain, wanted.is_none_or(|wanted| wanted.shim == Shim::New))
+            (
+                !matches!(name, "malloc" | "free"),
+                !is_plain,
+                wanted.is_none_or(|wanted| matches!(wanted.shim, Shim::New | Shim::ResizeNew)),
+            )
         });
         for function in functions {
             let Some(wanted) = allocators.find(&function.name) else { continue };
@@ -68,7 +75,7 @@ impl<'a> Look<'a> {
         }
         let may_lack_free = is_static && object.is_program && symbols.find("free").is_none();
         keep_allocators(&mut candidates, may_lack_free);
-        Look { object, symbols, candidates, may_lack_free }
+        Look { object, symbols, candidates, may_lack_free, is_partly_hooked: false }
     }
 }
 

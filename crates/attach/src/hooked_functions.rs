@@ -73,11 +73,12 @@ impl Allocators {
         let shim = match known.meaning.effect {
             Effect::Allocate | Effect::Out | Effect::Text => Shim::Allocate,
             Effect::New => Shim::New,
-            // They throw, and have no variant that does not.
+            // They throw, and have no variant that does not. See `unrecorded`.
             Effect::SizeReturning => return None,
-            Effect::Resize if name.starts_with("mi_new_") => return None,
+            Effect::Resize if allocators::throws(name, known.meaning) => Shim::ResizeNew,
             Effect::Resize | Effect::ResizeOrFree | Effect::InPlace | Effect::Expand => Shim::Resize,
             Effect::Free => Shim::CarefulFree,
+            _ => Shim::Heap,
         };
         let plain = match name {
             "malloc" => Some(Shim::Malloc),
@@ -96,11 +97,17 @@ impl Allocators {
     }
 }
 
+/// Returns true for a function that allocates and cannot be recorded: it throws, and has no variant that does not.
+pub fn is_unrecorded(name: &str) -> bool {
+    allocators::find(name).is_some_and(|known| known.meaning.effect == Effect::SizeReturning)
+}
+
 /// Returns true if a symbol with this name is needed.
 pub fn is_wanted(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else { return false };
     allocators::may_be_known(name)
         || CACHES.contains(&name)
+        || name == allocators::NAME_TO_MIB
         || FORBIDDING.iter().chain(&PROCESSES).any(|(known, _)| *known == name)
         || SANITIZERS.iter().any(|(symbol, ..)| *symbol == name)
 }
@@ -132,7 +139,10 @@ mod tests {
         assert_eq!((shim("_rjem_sdallocx"), shim("_rjem_xallocx")), (Some(Shim::CarefulFree), Some(Shim::Resize)));
         assert_eq!((shim("mi_zalloc_aligned"), shim("mi_strdup")), (Some(Shim::Allocate), Some(Shim::Allocate)));
         assert!(allocators.find("mi_free").unwrap().is_main_free && allocators.find("rpfree").unwrap().is_main_free);
-        assert_eq!((shim("zalloc"), shim("__size_returning_new"), shim("mi_new_realloc")), (None, None, None));
+        assert_eq!(
+            (shim("zalloc"), shim("__size_returning_new"), shim("mi_new_realloc")),
+            (None, None, Some(Shim::ResizeNew))
+        );
         assert_eq!((shim("_Znwm"), shim("_ZnamSt11align_val_t")), (Some(Shim::New), Some(Shim::New)));
         assert_eq!((shim("_ZdaPvm"), shim("prctl")), (Some(Shim::CarefulFree), Some(Shim::Prctl)));
         assert!(!is_wanted(b"main") && is_wanted(b"__asan_init"));

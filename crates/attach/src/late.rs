@@ -6,7 +6,7 @@
 //! before a patch leads to it. In an attached process, a patch is in the journal before it is written.
 use crate::candidates::Look;
 use crate::files::{Function, Object, Symbols};
-use crate::hooked_functions::{self, Wanted};
+use crate::hooked_functions::{self, Allocators, Wanted};
 use crate::image::{CoreAddresses, Image};
 use crate::journal::{Journal, Pad};
 use crate::maps::Maps;
@@ -145,6 +145,9 @@ impl Patcher {
             let plain = plain_addresses(&symbols);
             let mut look = Look::at(object, symbols, maps, &self.memory, false);
             look.candidates.retain(|candidate| !matches!(candidate.wanted.shim, Shim::Execve | Shim::Fork));
+            if !module.is_hooked {
+                use_own_names(&mut look);
+            }
             if self.is_launched {
                 keep_patched_only(&mut look, module.is_hooked, &plain);
             }
@@ -173,12 +176,27 @@ fn plain_addresses(symbols: &Symbols) -> Vec<u64> {
     symbols.functions.iter().filter(|function| is_plain(&function.name)).map(|function| function.at).collect()
 }
 
+/// In a module that was loaded later, and that no shim leads to, takes functions under the names of their allocator if they have one: mimalloc's library
+/// has one function under the names `malloc` and `mi_malloc`. The program's malloc is another one, but it may call `mi_malloc`.
+fn use_own_names(look: &mut Look<'_>) {
+    let allocators = Allocators::of(look.symbols.functions.iter().map(|function| function.name.as_str()));
+    for candidate in look.candidates.iter_mut().filter(|candidate| candidate.wanted.group.0 == Family::Libc) {
+        let same = look.symbols.functions.iter().filter(|function| function.at == candidate.function.at);
+        let own = same.filter_map(|function| Some((function, allocators.find(&function.name)?)));
+        let is_own = |wanted: &Wanted| wanted.group.0 != Family::Libc && !wanted.group.0.is_addition();
+        if let Some((function, wanted)) = own.into_iter().find(|(_, wanted)| is_own(wanted)) {
+            (candidate.function, candidate.wanted) = (function.clone(), wanted);
+        }
+    }
+}
+
 /// Leaves out the functions that a launched program calls through the shims of the capture library: those under libc's
 /// plain names, and in a module that is hooked already those that the library exports. C++'s operators stay out too,
 /// because most of them call malloc, unless the module has a jemalloc, whose operators do not.
 fn keep_patched_only(look: &mut Look<'_>, is_hooked: bool, plain: &[u64]) {
     let is_jemalloc = |wanted: &Wanted| wanted.group.0 == Family::Jemalloc && !wanted.group.1.is_empty();
     let has_jemalloc = look.candidates.iter().any(|candidate| is_jemalloc(&candidate.wanted));
+    let before = look.candidates.len();
     look.candidates.retain(|candidate| {
         let wanted = &candidate.wanted;
         let name = candidate.function.name.as_bytes();
@@ -191,4 +209,5 @@ fn keep_patched_only(look: &mut Look<'_>, is_hooked: bool, plain: &[u64]) {
         };
         !(is_left_out || wanted.is_no_allocator() || is_hooked && is_exported())
     });
+    look.is_partly_hooked = look.candidates.len() < before;
 }

@@ -55,7 +55,7 @@ mod start;
 mod unwind;
 mod world;
 
-pub use capture::core::PassedOn;
+pub use capture::core::{PassedOn, Recorder};
 pub use check::Checked;
 pub use children::Children;
 pub use error::Refusal;
@@ -63,10 +63,10 @@ pub use hooked_functions::is_wanted;
 pub use interrupt::Interrupt;
 pub use late::{Loaded, Patched, Patcher, Separate, SeparateFunction, Waiting};
 pub use prepare::Prepared;
-pub use process::Process;
+pub use process::{Process, parent};
 pub use repair::Restored;
 pub use session::{Attached, Standing};
-pub use start::{Means, NotStarted, Shared, Started, start};
+pub use start::{Executing, Means, NotStarted, Shared, SharedFrom, Started, start, start_executed};
 
 use image::Image;
 use journal::Journal;

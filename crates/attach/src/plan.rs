@@ -16,7 +16,7 @@ use crate::maps::Maps;
 use crate::memory::Memory;
 use crate::process::Process;
 use crate::unwind::UnwindTable;
-use capture::allocators::{self, Meaning};
+use capture::allocators::{self, Effect, Meaning};
 use capture::entry::{Entry, INTERNAL, Range, Shim};
 use channel::AllocatorId;
 
@@ -30,7 +30,8 @@ pub struct Planned {
     pub module: Range,
     pub meaning: Meaning,
     pub allocator: AllocatorId,
-    /// For a function that throws, such as `operator new`: the variant that returns null.
+    /// For a function that throws, such as `operator new`: the variant that returns null. For jemalloc's mallctlbymib: its
+    /// mallctlnametomib.
     pub nothrow: Nothrow,
     pub internal: [u64; INTERNAL],
 }
@@ -179,30 +180,33 @@ impl Plan {
 
     /// Adds the wanted functions of one file. `is_only`: no other file has an allocator, which could call this one.
     fn add(&mut self, look: Look<'_>, is_only: bool, maps: &Maps, memory: &Memory) -> Result<(), Refusal> {
-        let Look { object, symbols, mut candidates, may_lack_free } = look;
+        let Look { object, symbols, mut candidates, may_lack_free, is_partly_hooked } = look;
         let is_glibc = object.name() == "libc.so.6" || object.name().starts_with("libc-2.");
         if let Some((function, why)) = self.drop_unreachable(object, &mut candidates) {
             return Err(Refusal::NotPatchable { function, module: object.path.clone(), why });
         }
-        keep_allocators(&mut candidates, may_lack_free);
+        if !is_partly_hooked {
+            keep_allocators(&mut candidates, may_lack_free);
+        }
         if candidates.is_empty() {
             return Ok(());
         }
         let nothrow_forms = nothrow_forms(&symbols, &candidates, memory);
         drop_forwarders(&mut candidates);
         self.notes.extend(note_imports(object, &candidates));
+        self.notes.extend(note_unrecorded(object, &symbols));
         let internal = internal_frees(object, &symbols, &candidates, maps, memory, is_glibc);
         let first = self.entries.len();
         for candidate in &candidates {
             let Wanted { mut shim, plain, meaning, .. } = candidate.wanted;
             let mut nothrow = Nothrow::None;
-            if shim == Shim::New {
+            if is_throwing(shim) {
                 let form = nothrow_forms.iter().find(|(at, _)| *at == candidate.function.at).map(|(_, form)| *form);
                 let index = candidates.iter().position(|other| Some(other.function.at) == form);
                 nothrow = match (form, index) {
                     // If both variants are the same function, it cannot throw.
                     (Some(at), _) if at == candidate.function.at => {
-                        shim = Shim::Allocate;
+                        shim = if shim == Shim::New { Shim::Allocate } else { Shim::Resize };
                         Nothrow::None
                     }
                     (Some(_), Some(index)) => Nothrow::Planned(first + index),
@@ -211,7 +215,11 @@ impl Plan {
                     (None, _) => Nothrow::None,
                 };
             }
-            if shim == Shim::New && nothrow == Nothrow::None {
+            if meaning.effect == Effect::ControlByMib {
+                let name = format!("{}{}", candidate.wanted.group.1, allocators::NAME_TO_MIB);
+                nothrow = symbols.find(&name).map_or(Nothrow::None, |function| Nothrow::Unchanged(function.at));
+            }
+            if is_throwing(shim) && nothrow == Nothrow::None {
                 let name = &candidate.function.name;
                 self.notes
                     .push(format!("{name} of {} is not recorded: it has no form that does not throw", object.name()));
@@ -254,6 +262,13 @@ impl Plan {
                 if failed.is_none() || candidate.wanted.is_malloc {
                     failed = Some((function.name.clone(), why));
                 }
+            } else if candidate.wanted.meaning.is_about_heap() {
+                // What a function allocates that makes a heap is the allocator's own.
+                if candidate.wanted.meaning.effect != Effect::NewHeap {
+                    let name = &function.name;
+                    let beyond = "blocks that it frees all at once are shown as not freed";
+                    notes.push(format!("{name} of {} is not seen: {why}; {beyond}", object.name()));
+                }
             } else {
                 notes.push(format!("{} of {} is not recorded: {why}", function.name, object.name()));
             }
@@ -264,6 +279,25 @@ impl Plan {
         }
         failed
     }
+}
+
+const fn is_throwing(shim: Shim) -> bool {
+    matches!(shim, Shim::New | Shim::ResizeNew)
+}
+
+/// Returns a note for the user about functions of an allocator that cannot be recorded, if there are any.
+fn note_unrecorded(object: &Object, symbols: &Symbols) -> Option<String> {
+    let names = symbols.functions.iter().map(|function| function.name.as_str());
+    let mut names: Vec<&str> = names.filter(|name| hooked_functions::is_unrecorded(name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{} of {}: not recorded, because it throws and has no form that does not",
+            names.join(", "),
+            object.name()
+        )
+    })
 }
 
 /// Returns true for malloc and free, the functions that programs call for every block. `names` are those of the file's
@@ -278,7 +312,7 @@ fn is_for_every_block(wanted: &Wanted, name: &str, names: &[String]) -> bool {
 /// function itself and catches what it throws does not count: the hook would call it again and again.
 fn nothrow_forms(symbols: &Symbols, candidates: &[Candidate], memory: &Memory) -> Vec<(u64, u64)> {
     let mut forms = Vec::new();
-    for candidate in candidates.iter().filter(|candidate| candidate.wanted.shim == Shim::New) {
+    for candidate in candidates.iter().filter(|candidate| is_throwing(candidate.wanted.shim)) {
         // A function may have several names, of which the candidate has one. Any of them may have the variant.
         let names = symbols.functions.iter().filter(|function| function.at == candidate.function.at);
         let wanted = names.filter_map(|function| allocators::nothrow_of(&function.name));
@@ -311,7 +345,7 @@ fn note_imports(object: &Object, candidates: &[Candidate]) -> Option<String> {
 impl Planned {
     /// Returns false for a function that throws and has no variant that returns null. It cannot be recorded.
     pub fn is_possible(&self) -> bool {
-        self.shim != Shim::New || self.nothrow != Nothrow::None
+        !is_throwing(self.shim) || self.nothrow != Nothrow::None
     }
 
     /// The entry for the function. `real` is where it is called, and `nothrow` where its variant is called.

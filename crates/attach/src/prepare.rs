@@ -21,7 +21,7 @@ use crate::ready::{self, Written};
 use crate::remote::{Gadgets, Remote};
 use crate::repair::{self, Undo};
 use crate::slots::{self, PAD, SLOT};
-use crate::start::Shared;
+use crate::start::{Shared, SharedFrom};
 use crate::world::{self, World};
 use crate::{CHANNEL_NAME, frame};
 use capture::core::WRITER_MEMORY;
@@ -82,6 +82,14 @@ impl Prepared {
             .map_err(|refusal| refusal.checked(&process, Some(&memory)))
     }
 
+    /// Returns the memory that we have mapped into the target, besides the shared memory.
+    pub fn own_ranges(&self) -> Vec<std::ops::Range<u64>> {
+        let journal = &self.journal;
+        let pads = journal.pads.iter().map(|pad| (pad.at, pad.length));
+        let all = pads.chain([(journal.home, journal.home_length), (journal.table, journal.table_length)]);
+        all.filter(|(at, length)| *at > 0 && *length > 0).map(|(at, length)| at..at + length).collect()
+    }
+
     pub const fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -120,25 +128,25 @@ fn look(checked: &Checked, separate: Separate<'_>) -> Result<(Gadgets, Loader, P
 
 /// Where the shared memory comes from.
 #[derive(Clone, Copy, Debug)]
-pub enum Channel {
+pub enum Channel<'a> {
     /// The target creates it. The target may be in other namespaces, so it could not open a file of ours.
     Created(Geometry),
-    /// The target is a child of ours that has inherited it.
-    Inherited(Shared),
+    /// The target was started under the profiler, which has created it.
+    Given(Shared<'a>),
 }
 
-impl Channel {
+impl Channel<'_> {
     const fn geometry(&self) -> Geometry {
         match self {
-            Channel::Created(geometry) | Channel::Inherited(Shared { geometry, .. }) => *geometry,
+            Channel::Created(geometry) | Channel::Given(Shared { geometry, .. }) => *geometry,
         }
     }
 }
 
 /// Prepares a program that is held at its start.
-pub fn held(checked: Checked, image: &Image, separate: Separate<'_>, channel: Channel) -> Result<Prepared, Refusal> {
+pub fn held(checked: Checked, image: &Image, separate: Separate<'_>, shared: Shared<'_>) -> Result<Prepared, Refusal> {
     let undo = Undo::new(&checked.process, &checked.memory, image.id);
-    build(checked, image, separate, Vec::new(), undo, channel)
+    build(checked, image, separate, Vec::new(), undo, Channel::Given(shared))
 }
 
 fn prepare(checked: Checked, image: &Image, separate: Separate<'_>) -> Result<Prepared, Refusal> {
@@ -168,7 +176,7 @@ fn build(
     separate: Separate<'_>,
     found: Vec<Journal>,
     undo: Undo,
-    channel: Channel,
+    channel: Channel<'_>,
 ) -> Result<Prepared, Refusal> {
     let (gadgets, loader, plan) = find_allocators(&mut checked, separate)?;
     let old = found.into_iter().find(|journal| journal.image_id == image.id && journal.has_room());
@@ -222,7 +230,7 @@ fn map(
     plan: &Plan,
     loader: &Loader,
     old: Option<Journal>,
-    channel: Channel,
+    channel: Channel<'_>,
 ) -> Result<Mapped, Refusal> {
     let is_new = old.is_none();
     let mut journal = match old {
@@ -246,7 +254,7 @@ fn map(
         Channel::Created(geometry) => {
             share(remote, checked, &journal, geometry).map(|(channel, region)| (Some(channel), region))?
         }
-        Channel::Inherited(shared) => (None, map_inherited(remote, shared)?),
+        Channel::Given(shared) => (None, map_given(remote, checked, &journal, shared)?),
     };
     let registered = remote.call(libc::SYS_membarrier, [REGISTER_GLOBAL_EXPEDITED, 0, 0, 0, 0, 0]);
     Ok(Mapped { journal, is_new, region, channel, membarrier: registered.is_ok() })
@@ -309,10 +317,25 @@ fn close_forgotten(remote: &mut Remote<'_>, checked: &Checked) {
     }
 }
 
-/// Lets a child of ours map the shared memory that it has inherited, and close its descriptor.
-fn map_inherited(remote: &mut Remote<'_>, shared: Shared) -> Result<u64, Refusal> {
-    let region = map_channel(remote, shared.geometry, shared.descriptor);
-    let _ = remote.call(libc::SYS_close, [shared.descriptor as u64, 0, 0, 0, 0, 0]);
+/// Lets the target map shared memory of ours. It keeps no descriptor.
+fn map_given(
+    remote: &mut Remote<'_>,
+    checked: &Checked,
+    journal: &Journal,
+    shared: Shared<'_>,
+) -> Result<u64, Refusal> {
+    let descriptor = match shared.from {
+        SharedFrom::Descriptor(descriptor) => descriptor,
+        SharedFrom::Path(path) => {
+            let place = journal.at + home::BOARD + 256;
+            checked.memory.write(place, path).map_err(Refusal::memory(checked.process.pid))?;
+            let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u64;
+            let opened = remote.call(libc::SYS_openat, [libc::AT_FDCWD as u64, place, flags, 0, 0, 0]);
+            opened.map_err(Refusal::call("to open the shared memory"))? as RawFd
+        }
+    };
+    let region = map_channel(remote, shared.geometry, descriptor);
+    let _ = remote.call(libc::SYS_close, [descriptor as u64, 0, 0, 0, 0, 0]);
     region
 }
 

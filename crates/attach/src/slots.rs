@@ -69,8 +69,8 @@ fn finish(code: &mut Vec<u8>, at: u64, shim_at: u64, entry: Entry) {
     let words = [at + ENTRY, shim_at, entry.real, entry.nothrow, entry.module.start, entry.module.end];
     code.resize(DATA as usize, 0xcc);
     code.extend(words.iter().chain(&entry.internal).flat_map(|word| word.to_le_bytes()));
-    let Meaning { effect, size, count, block } = entry.meaning;
-    code.extend([effect as u8, size, count, block, entry.allocator, 0, 0, 0]);
+    let Meaning { effect, size, count, block, heap } = entry.meaning;
+    code.extend([effect as u8, size, count, block, heap, entry.allocator, 0, 0]);
 }
 
 const _: () = assert!(size_of::<Entry>() == 72 && ENTRY + 72 <= SLOT);
@@ -162,7 +162,7 @@ mod tests {
         let slot = Slot::new(0x20_0000, &site, Shim::Allocate, 0x1234, entry).unwrap();
         let word = |at: usize| u64::from_le_bytes(slot.bytes[at..at + 8].try_into().unwrap());
         assert_eq!(slot.bytes.len() as u64, ENTRY + 72);
-        assert_eq!(slot.bytes[208..], [Effect::Resize as u8, 3, 255, 0, 9, 0, 0, 0]);
+        assert_eq!(slot.bytes[208..], [Effect::Resize as u8, 3, 255, 0, 255, 9, 0, 0]);
         assert_eq!((word(128), word(136)), (0x20_0000 + 144, 0x1234));
         assert_eq!((word(144), word(152), word(160), word(200)), (0x20_0010, 7, 1, 6));
         assert_eq!(slot.bytes[..6], [0xff, 0x35, 122, 0, 0, 0]);

@@ -17,20 +17,35 @@ use crate::hold::Hold;
 use crate::image::Image;
 use crate::late::Separate;
 use crate::loader_stop;
-use crate::prepare::{self, Channel};
+use crate::prepare;
 use crate::process::Process;
 use crate::ptrace::{self, Event};
 use crate::session;
 use capture::core::PassedOn;
 use channel::{Geometry, Region, Stamp};
 use std::os::fd::RawFd;
+use std::thread::sleep;
+use std::time::Duration;
 
-/// The shared memory that the child inherits.
+/// How often to look whether a process has executed its program: quickly at first.
+const QUICK_LOOKS: u32 = 400;
+const LOOK_QUICKLY: Duration = Duration::from_micros(50);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// The shared memory that the program maps.
 #[derive(Clone, Copy, Debug)]
-pub struct Shared {
-    /// The number of its descriptor in the child. The program does not keep it.
-    pub descriptor: RawFd,
+pub struct Shared<'a> {
+    pub from: SharedFrom<'a>,
     pub geometry: Geometry,
+}
+
+/// How the program finds the shared memory.
+#[derive(Clone, Copy, Debug)]
+pub enum SharedFrom<'a> {
+    /// It has inherited it under this number. The program does not keep the descriptor.
+    Descriptor(RawFd),
+    /// It opens this path, which ends with a zero byte.
+    Path(&'a [u8]),
 }
 
 /// How to record.
@@ -40,7 +55,7 @@ pub struct Means<'a> {
     pub library: &'a [u8],
     /// Is asked about modules that have no symbol table.
     pub separate: Separate<'a>,
-    pub shared: Shared,
+    pub shared: Shared<'a>,
     /// The profiler's own mapping of the shared memory.
     pub region: &'a Region<'a>,
     /// The current time stamp.
@@ -85,6 +100,54 @@ pub fn start(child: u32, means: Means<'_>, go: impl FnOnce() + Send) -> Result<S
     result.unwrap_or_else(|refusal| Err(NotStarted::Refused(refusal)))
 }
 
+/// A process that we have not started, and that is about to execute a program.
+#[derive(Clone, Copy)]
+pub struct Executing<'a> {
+    pub pid: u32,
+    /// Is called when the process is traced. Returns false if the process does not wait for that any more.
+    pub go: &'a (dyn Fn() -> bool + Sync),
+    /// Returns true if the exec has failed.
+    pub has_failed: &'a (dyn Fn() -> bool + Sync),
+    /// Is called when the program is patched, before its first instruction.
+    pub patched: &'a (dyn Fn() + Sync),
+    /// Is called if the program cannot be recorded. If it was executed already, it has not run yet.
+    pub refused: &'a (dyn Fn(&Refusal) + Sync),
+}
+
+/// Patches the program that a process executes. If that is not possible, the program runs unrecorded.
+pub fn start_executed(executing: Executing<'_>, means: Means<'_>) -> Result<Started, NotStarted> {
+    // When the thread ends, the kernel releases the process, whatever state it is in.
+    let result = crate::on_own_thread(|| {
+        let result = patch_executed(executing, means);
+        if let Err(NotStarted::Refused(why)) = &result {
+            (executing.refused)(why);
+        }
+        Ok(result)
+    });
+    result.unwrap_or_else(|refusal| Err(NotStarted::Refused(refusal)))
+}
+
+fn patch_executed(executing: Executing<'_>, means: Means<'_>) -> Result<Started, NotStarted> {
+    let pid = executing.pid;
+    let refused = NotStarted::Refused;
+    let image = Image::parse(means.library).map_err(refused)?;
+    let process = Process::new(pid).map_err(|_| NotStarted::Ended)?;
+    ptrace::seize_until_exec(pid).map_err(|error| refused(Refusal::own_child(&process, &error)))?;
+    if !(executing.go)() || !wait_for_exec_or_failure(pid, executing.has_failed) {
+        return Err(NotStarted::Ended);
+    }
+    if loader_stop::has_loader(&process) && !loader_stop::run(&process).map_err(refused)? {
+        return Err(NotStarted::Ended);
+    }
+    let hold = Hold::begin(means.passed_on.is_some());
+    let begun = prepare_and_begin(pid, &hold, &image, means);
+    hold.end();
+    let notes = begun.map_err(refused)?;
+    (executing.patched)();
+    let _ = ptrace::detach(pid);
+    Ok(Started { notes })
+}
+
 /// Ends a child whose program cannot be recorded.
 fn end(child: u32) {
     ptrace::kill_child(child);
@@ -95,18 +158,42 @@ fn end(child: u32) {
 /// the child has ended.
 fn wait_for_exec(child: u32) -> bool {
     loop {
-        // A request fails only if the child has just been killed, and then the next event says so.
-        let _ = match ptrace::poll_child(child, true) {
-            None => Ok(()),
-            Some(Event::Gone) => return false,
-            // A signal has stopped the child, until another one continues it.
-            Some(Event::Stopped) => ptrace::listen(child),
-            Some(Event::Signal(signal)) => ptrace::resume(child, signal),
-            Some(Event::SystemCall) => ptrace::resume(child, 0),
-            // In this stop the thread is still in its system call, whose result would replace a register that we set.
-            Some(Event::Exec) => return loader_stop::leave_call(child),
-        };
+        if let Some(is_there) = handle(child, ptrace::poll_child(child, true)) {
+            return is_there;
+        }
     }
+}
+
+/// As `wait_for_exec`, but returns false if the exec has failed.
+fn wait_for_exec_or_failure(pid: u32, has_failed: &dyn Fn() -> bool) -> bool {
+    let mut looks = 0;
+    while !has_failed() {
+        let event = ptrace::poll_child(pid, false);
+        if event.is_none() {
+            sleep(if looks < QUICK_LOOKS { LOOK_QUICKLY } else { LOOK_EVERY });
+            looks += 1;
+        } else if let Some(is_there) = handle(pid, event) {
+            return is_there;
+        }
+    }
+    false
+}
+
+/// Handles an event of a process that will execute a program. Returns true when it has, and false if the process has
+/// ended.
+fn handle(pid: u32, event: Option<Event>) -> Option<bool> {
+    // A request fails only if the process has just been killed, and then the next event says so.
+    let _ = match event {
+        None => Ok(()),
+        Some(Event::Gone) => return Some(false),
+        // A signal has stopped the process, until another one continues it.
+        Some(Event::Stopped) => ptrace::listen(pid),
+        Some(Event::Signal(signal)) => ptrace::resume(pid, signal),
+        Some(Event::SystemCall) => ptrace::resume(pid, 0),
+        // In this stop the thread is still in its system call, whose result would replace a register that we set.
+        Some(Event::Exec) => return Some(loader_stop::leave_call(pid)),
+    };
+    None
 }
 
 /// Patches the program that the child has executed, and releases it.
@@ -131,7 +218,7 @@ fn prepare_and_begin(child: u32, hold: &Hold, image: &Image, means: Means<'_>) -
     let checked = Checked::of(&process)?;
     let memory = checked.memory.clone();
     let begin = || {
-        let mut prepared = prepare::held(checked, image, means.separate, Channel::Inherited(means.shared))?;
+        let mut prepared = prepare::held(checked, image, means.separate, means.shared)?;
         let notes = std::mem::take(&mut prepared.notes);
         session::begin_held(prepared, means.region, means.stamp, means.passed_on)?;
         Ok(notes)

@@ -14,7 +14,7 @@ use capture::context::{Context, Next};
 use capture::core::{AttachBlock, CORE};
 use capture::entry::{CoreTable, Entry};
 use capture::events::attached::{self, Call};
-use capture::events;
+use capture::events::{self, heaps};
 use capture::exec::{Strings, run_patched};
 use capture::fork::call_patched;
 use capture::loader::heaptrack_loader_entry;
@@ -37,6 +37,8 @@ static heaptrack_core_table: CoreTable = CoreTable {
         resize_entry,
         careful_free_entry,
         new_entry,
+        resize_new_entry,
+        heap_entry,
         prctl_entry,
         syscall_entry,
         execve_entry,
@@ -59,6 +61,10 @@ extern "C" fn after(call: &mut Call, entry: &Entry) -> Next {
 
 extern "C" fn during_resize(call: &mut Call, entry: &Entry) -> Next {
     attached::reallocate(call, entry)
+}
+
+extern "C" fn during_heap(call: &mut Call, entry: &Entry) -> Next {
+    heaps::call(call, entry)
 }
 
 /// Any byte serves as a `std::nothrow_t`.
@@ -187,23 +193,32 @@ careful!(
 
 careful!(resize_entry, ["call {during}",], [], during = sym during_resize,);
 
+careful!(heap_entry, ["call {during}",], [], during = sym during_heap,);
+
 // A function that throws. An exception cannot pass our frames. So the shim calls the variant that returns null
 // instead. If it does return null, the shim restores the registers and the stack and jumps to the throwing function,
 // so that none of our frames is left.
-careful!(
-    new_entry,
-    ["call {during}",],
-    [
-        "cmp qword ptr [rsp + 64], 0",
-        "jne 4f",
-        "mov r11, [rbx]",
-        "mov rbx, [rsp + 168]",
-        "add rsp, 184",
-        "jmp r11",
-        "4:",
-    ],
-    during = sym call_nothrow,
-);
+macro_rules! throwing {
+    ($name:ident, $during:ident) => {
+        careful!(
+            $name,
+            ["call {during}",],
+            [
+                "cmp qword ptr [rsp + 64], 0",
+                "jne 4f",
+                "mov r11, [rbx]",
+                "mov rbx, [rsp + 168]",
+                "add rsp, 184",
+                "jmp r11",
+                "4:",
+            ],
+            during = sym $during,
+        );
+    };
+}
+
+throwing!(new_entry, call_nothrow);
+throwing!(resize_new_entry, during_resize);
 
 /// The slot calls this before the displaced instructions.
 ///

@@ -95,6 +95,23 @@ pub enum Effect {
     /// As `InPlace`, but returns the block, or null.
     Expand,
     Free,
+    /// Frees all blocks of a heap; with `DestroyHeap` the heap itself too. See [`crate::events::heaps`].
+    ResetHeap,
+    DestroyHeap,
+    /// Makes a heap. What it allocates for that is the allocator's own, and is freed with the heap.
+    NewHeap,
+    /// Frees a heap. Its blocks go to another heap, which is never freed.
+    DeleteHeap,
+    /// Returns a part of a heap, which other functions take instead of the heap.
+    PartOfHeap,
+    /// From now on, functions without a heap allocate in this heap.
+    UseHeap,
+    /// Frees blocks of which it is not known which they are.
+    EndUnknown,
+    /// Like jemalloc's mallctl, which can reset an arena.
+    Control,
+    /// Like mallctlbymib. `Entry::nothrow` is the function that makes the numbers (mallctlnametomib), or 0.
+    ControlByMib,
 }
 
 /// What a call does, and which of its arguments say to what. Arguments are counted from 0.
@@ -109,13 +126,22 @@ pub struct Meaning {
     /// The block that is freed or resized. For `Effect::New`: where the variant that does not throw takes its tag, a
     /// `std::nothrow_t`.
     pub block: u8,
+    /// The argument with the heap, or `NONE`. With `FLAGS` set: the argument with jemalloc's flags, which may have an
+    /// arena.
+    pub heap: u8,
 }
 
 impl Meaning {
     pub const NONE: u8 = u8::MAX;
+    /// Set in `heap` if the argument has the flags of jemalloc's functions.
+    pub const FLAGS: u8 = 1 << 6;
 
     const fn of(effect: Effect, size: u8, count: u8, block: u8) -> Meaning {
-        Meaning { effect, size, count, block }
+        Meaning { effect, size, count, block, heap: Meaning::NONE }
+    }
+
+    const fn in_heap(self, heap: u8) -> Meaning {
+        Meaning { heap, ..self }
     }
 
     const fn of_kind(kind: Kind) -> Meaning {
@@ -142,11 +168,20 @@ impl Meaning {
         const fn next(argument: u8) -> u8 {
             if argument == Meaning::NONE { argument } else { argument + 1 }
         }
-        Meaning { effect: self.effect, size: next(self.size), count: next(self.count), block: next(self.block) }
+        let Meaning { effect, size, count, block, .. } = self;
+        Meaning { effect, size: next(size), count: next(count), block: next(block), heap: 0 }
+    }
+
+    /// Returns true for a function that is about a whole heap and not about one block.
+    pub const fn is_about_heap(self) -> bool {
+        use Effect::{Control, ControlByMib, DeleteHeap, DestroyHeap, EndUnknown};
+        use Effect::{NewHeap, PartOfHeap, ResetHeap, UseHeap};
+        let is_freeing = matches!(self.effect, ResetHeap | DestroyHeap | DeleteHeap | EndUnknown);
+        is_freeing || matches!(self.effect, NewHeap | PartOfHeap | UseHeap | Control | ControlByMib)
     }
 
     pub const fn is_allocating(self) -> bool {
-        !matches!(self.effect, Effect::Free)
+        !matches!(self.effect, Effect::Free) && !self.is_about_heap()
     }
 
     pub const fn is_free(self) -> bool {
@@ -172,8 +207,9 @@ const N: u8 = Meaning::NONE;
 /// The functions that are patched at their entry and have no exported shim. Each row: the name, the family, the effect,
 /// and the arguments `size`, `count` and `block` of [`Meaning`].
 const PATCHED: &[Row] = {
-    use Effect::{Allocate, Free, New, Resize, SizeReturning};
-    use Family::{Duckdb, Mimalloc, Operators, Rpmalloc, Snmalloc, Tbbmalloc, Tcmalloc};
+    use Effect::{Allocate, Control, ControlByMib, DeleteHeap, DestroyHeap, EndUnknown, Free, New, PartOfHeap};
+    use Effect::{NewHeap, ResetHeap, Resize, SizeReturning, UseHeap};
+    use Family::{Duckdb, Jemalloc, Mimalloc, Operators, Rpmalloc, Snmalloc, Tbbmalloc, Tcmalloc};
     &[
         Row("_Znwm12__hot_cold_t", Operators, New, 0, N, 1),
         Row("_Znam12__hot_cold_t", Operators, New, 0, N, 1),
@@ -201,6 +237,17 @@ const PATCHED: &[Row] = {
         Row("mi_free_small", Mimalloc, Free, N, N, 0),
         Row("mi_aligned_recalloc", Mimalloc, Resize, 2, 1, 0),
         Row("mi_aligned_offset_recalloc", Mimalloc, Resize, 2, 1, 0),
+        Row("mi_heap_new", Mimalloc, NewHeap, N, N, N),
+        Row("mi_heap_new_ex", Mimalloc, NewHeap, N, N, N),
+        Row("mi_heap_new_in_arena", Mimalloc, NewHeap, N, N, N),
+        Row("mi_heap_destroy", Mimalloc, DestroyHeap, N, N, N),
+        Row("mi_heap_delete", Mimalloc, DeleteHeap, N, N, N),
+        Row("mi_heap_theap", Mimalloc, PartOfHeap, N, N, N),
+        Row("mi_heap_set_default", Mimalloc, UseHeap, N, N, N),
+        Row("mi_theap_set_default", Mimalloc, UseHeap, N, N, N),
+        Row("mi_subproc_destroy", Mimalloc, EndUnknown, N, N, N),
+        Row("mallctl", Jemalloc, Control, N, N, N),
+        Row("mallctlbymib", Jemalloc, ControlByMib, N, N, N),
         Row("sn_rust_alloc", Snmalloc, Allocate, 1, N, N),
         Row("sn_rust_alloc_zeroed", Snmalloc, Allocate, 1, N, N),
         Row("sn_rust_realloc", Snmalloc, Resize, 3, N, 0),
@@ -216,6 +263,15 @@ const PATCHED: &[Row] = {
         Row("rpmalloc_heap_realloc", Rpmalloc, Resize, 2, N, 1),
         Row("rpmalloc_heap_aligned_realloc", Rpmalloc, Resize, 3, N, 1),
         Row("rpmalloc_heap_free", Rpmalloc, Free, N, N, 1),
+        Row("rpmalloc_heap_free_all", Rpmalloc, ResetHeap, N, N, N),
+        Row("rpmalloc_heap_thread_set_current", Rpmalloc, UseHeap, N, N, N),
+        Row("_ZN3rml11pool_mallocEPNS_10MemoryPoolEm", Tbbmalloc, Allocate, 1, N, N),
+        Row("_ZN3rml19pool_aligned_mallocEPNS_10MemoryPoolEmm", Tbbmalloc, Allocate, 1, N, N),
+        Row("_ZN3rml12pool_reallocEPNS_10MemoryPoolEPvm", Tbbmalloc, Resize, 2, N, 1),
+        Row("_ZN3rml20pool_aligned_reallocEPNS_10MemoryPoolEPvmm", Tbbmalloc, Resize, 2, N, 1),
+        Row("_ZN3rml9pool_freeEPNS_10MemoryPoolEPv", Tbbmalloc, Free, N, N, 1),
+        Row("_ZN3rml10pool_resetEPNS_10MemoryPoolE", Tbbmalloc, ResetHeap, N, N, N),
+        Row("_ZN3rml12pool_destroyEPNS_10MemoryPoolE", Tbbmalloc, DestroyHeap, N, N, N),
         Row("scalable_malloc", Tbbmalloc, Allocate, 0, N, N),
         Row("scalable_calloc", Tbbmalloc, Allocate, 1, 0, N),
         Row("scalable_realloc", Tbbmalloc, Resize, 1, N, 0),
@@ -245,10 +301,10 @@ pub fn find(name: &str) -> Option<Known<'_>> {
         return Some(known(Family::Mimalloc, Meaning::of(Effect::New, 1, 0, 2)));
     }
     if let Some(hook) = FAMILY_HOOKS.iter().find(|hook| hook.name == name.as_bytes()) {
-        return Some(known(hook.family, Meaning::of_kind(hook.kind)));
+        return Some(known(hook.family, Meaning::of_kind(hook.kind).in_heap(heap_argument(name))));
     }
     if let Some(row) = PATCHED.iter().find(|row| row.0 == name) {
-        return Some(known(row.1, Meaning::of(row.2, row.3, row.4, row.5)));
+        return Some(known(row.1, Meaning::of(row.2, row.3, row.4, row.5).in_heap(heap_argument(name))));
     }
     with_heap(name).map(|meaning| known(Family::Mimalloc, meaning)).or_else(|| {
         PREFIXES.iter().find_map(|(prefix, family)| {
@@ -256,6 +312,17 @@ pub fn find(name: &str) -> Option<Known<'_>> {
             Some(Known { family: *family, prefix, base, meaning: libc(base)? })
         })
     })
+}
+
+/// Returns which argument of a function has the heap, for functions that are in a table under their own name.
+pub fn heap_argument(name: &str) -> u8 {
+    const BEGINS: [&str; 4] = ["mi_heap_", "mi_theap_", "rpmalloc_heap_", "_ZN3rml"];
+    match name {
+        "mallocx" => Meaning::FLAGS | 1,
+        "rallocx" => Meaning::FLAGS | 2,
+        _ if BEGINS.iter().any(|begin| name.starts_with(begin)) => 0,
+        _ => N,
+    }
 }
 
 fn libc(name: &str) -> Option<Meaning> {
@@ -267,8 +334,8 @@ fn libc(name: &str) -> Option<Meaning> {
 fn with_heap(name: &str) -> Option<Meaning> {
     let rest = name.strip_prefix("mi_heap_").or_else(|| name.strip_prefix("mi_theap_"))?;
     match rest {
-        "alloc_new" => return Some(Meaning::of(Effect::New, 1, N, 2)),
-        "alloc_new_n" => return Some(Meaning::of(Effect::New, 2, 1, 3)),
+        "alloc_new" => return Some(Meaning::of(Effect::New, 1, N, 2).in_heap(0)),
+        "alloc_new_n" => return Some(Meaning::of(Effect::New, 2, 1, 3).in_heap(0)),
         _ => (),
     }
     let is_it = |name: &[u8]| name.strip_prefix(b"mi_") == Some(rest.as_bytes());
@@ -279,16 +346,24 @@ fn with_heap(name: &str) -> Option<Meaning> {
     is_with_heap.then(|| meaning.after_heap())
 }
 
+/// Returns true if the function throws instead of returning null.
+pub fn throws(name: &str, meaning: Meaning) -> bool {
+    matches!(meaning.effect, Effect::New | Effect::SizeReturning)
+        || meaning.effect == Effect::Resize && name.starts_with("mi_new_")
+}
+
 /// Returns the name of the function that does the same as the throwing function `name`, but returns null where that one
 /// throws.
 pub fn nothrow_of(name: &str) -> Option<NothrowName<'_>> {
     const TAG: &str = "RKSt9nothrow_t";
     const HOT: &str = "12__hot_cold_t";
     let known = find(name)?;
-    if known.meaning.effect != Effect::New {
+    if !throws(name, known.meaning) {
         return None;
     }
     Some(match name {
+        "mi_new_realloc" => NothrowName::new(["mi_realloc", "", ""]),
+        "mi_new_reallocn" => NothrowName::new(["mi_reallocn", "", ""]),
         "mi_new_n" => NothrowName::new(["mi_mallocn", "", ""]),
         "mi_heap_alloc_new" => NothrowName::new(["mi_heap_malloc", "", ""]),
         "mi_heap_alloc_new_n" => NothrowName::new(["mi_heap_mallocn", "", ""]),
@@ -298,6 +373,7 @@ pub fn nothrow_of(name: &str) -> Option<NothrowName<'_>> {
             Some(cold) => NothrowName::new([cold, TAG, HOT]),
             None => NothrowName::new([name, TAG, ""]),
         },
+        _ if known.meaning.effect == Effect::SizeReturning => return None,
         _ => NothrowName::new([name, "_nothrow", ""]),
     })
 }
@@ -327,9 +403,11 @@ pub struct Jemalloc;
 /// Prefixes that are known to be jemalloc's, also if the linker has removed the functions that only jemalloc has.
 const JEMALLOC_PREFIXES: [&str; 4] = ["je_", "_rjem_", "_rust_je_", "jemalloc_"];
 
+/// jemalloc's function that makes the numbers of a name, for mallctlbymib.
+pub const NAME_TO_MIB: &str = "mallctlnametomib";
+
 /// Functions that only jemalloc has and that allocate and free nothing.
-const JEMALLOC_OTHERS: [&str; 6] =
-    ["mallctl", "mallctlbymib", "mallctlnametomib", "malloc_stats_print", "nallocx", "sallocx"];
+const JEMALLOC_OTHERS: [&str; 6] = ["mallctl", "mallctlbymib", NAME_TO_MIB, "malloc_stats_print", "nallocx", "sallocx"];
 
 impl Jemalloc {
     /// Splits a name into a prefix that is not empty, and a function of jemalloc or libc.
@@ -353,7 +431,12 @@ impl Jemalloc {
             let of_family = |hook: &&crate::hooks::Described| hook.family == family && hook.name == base.as_bytes();
             FAMILY_HOOKS.iter().find(of_family).map(|hook| Meaning::of_kind(hook.kind))
         };
-        let meaning = libc(base).or_else(|| hook(Family::Jemalloc)).or_else(|| hook(Family::SizedFrees))?;
+        let of_table = || libc(base).or_else(|| hook(Family::Jemalloc)).or_else(|| hook(Family::SizedFrees));
+        let meaning = match base {
+            "mallctl" => Meaning::of(Effect::Control, N, N, N),
+            "mallctlbymib" => Meaning::of(Effect::ControlByMib, N, N, N),
+            _ => of_table()?.in_heap(heap_argument(base)),
+        };
         Some(Known { family: Family::Jemalloc, prefix, base, meaning })
     }
 }
@@ -373,8 +456,19 @@ pub const LONGEST: usize = 76;
 /// Returns true if the symbol may be a function of an allocator. Called for every symbol of large programs, so names
 /// that cannot be one are ruled out quickly.
 pub fn may_be_known(name: &str) -> bool {
-    const BEGINS: [&str; 10] =
-        ["mi_", "_Zn", "_Zd", "tc_", "rp", "sn_", "__size", "tcmalloc_s", "scalable_", "_ZN6duckdb9Allocator"];
+    const BEGINS: [&str; 11] = [
+        "mi_",
+        "_Zn",
+        "_Zd",
+        "tc_",
+        "rp",
+        "sn_",
+        "__size",
+        "tcmalloc_s",
+        "scalable_",
+        "_ZN6duckdb9Allocator",
+        "_ZN3rml",
+    ];
     const ENDS: [&str; 9] = ["alloc", "free", "allocx", "align", "array", "sized", "mallctl", "bymib", "tomib"];
     let is_near = BEGINS.iter().any(|begin| name.starts_with(begin)) || ENDS.iter().any(|end| name.ends_with(end));
     let is_other = || name.ends_with("malloc_stats_print");
@@ -445,13 +539,28 @@ mod tests {
         assert_eq!(meaning("mi_heap_reallocf"), Some((Mimalloc, ResizeOrFree, 2, N, 1)));
         assert_eq!(meaning("mi_heap_strndup"), Some((Mimalloc, Text, N, N, N)));
         assert_eq!(meaning("mi_expand"), Some((Mimalloc, Expand, 1, N, 0)));
-        assert_eq!((meaning("mi_heap_free"), meaning("mi_heap_memalign"), meaning("mi_heap_new")), (None, None, None));
+        assert_eq!(
+            (meaning("mi_heap_free"), meaning("mi_heap_memalign"), meaning("mi_heap_new_n")),
+            (None, None, None)
+        );
         assert_eq!(meaning("sn_rust_realloc"), Some((Snmalloc, Resize, 3, N, 0)));
         assert_eq!(meaning("sn_calloc"), Some((Snmalloc, Allocate, 1, 0, N)));
         assert_eq!(meaning("rpaligned_calloc"), Some((Rpmalloc, Allocate, 2, 1, N)));
         assert_eq!(meaning("rpaligned_alloc"), Some((Rpmalloc, Allocate, 1, N, N)));
         assert_eq!(meaning("rpmalloc_heap_free"), Some((Rpmalloc, Free, N, N, 1)));
         assert_eq!((meaning("zalloc"), meaning("strdup"), meaning("tc_version")), (None, None, None));
+    }
+
+    #[test]
+    fn functions_with_a_heap_are_known() {
+        let heap = |name: &str| find(name).unwrap().meaning.heap;
+        assert_eq!((heap("mi_heap_malloc"), heap("mi_theap_realloc"), heap("mi_heap_alloc_new")), (0, 0, 0));
+        assert_eq!((heap("rpmalloc_heap_calloc"), heap("mi_heap_destroy"), heap("mi_malloc")), (0, 0, N));
+        assert_eq!((heap("mallocx"), heap("rallocx"), heap("malloc")), (Meaning::FLAGS | 1, Meaning::FLAGS | 2, N));
+        assert_eq!(Jemalloc::find("any_", "mallocx").unwrap().meaning.heap, Meaning::FLAGS | 1);
+        let is_about_heap = |name: &str| find(name).is_some_and(|known| known.meaning.is_about_heap());
+        assert!(is_about_heap("mi_heap_delete") && is_about_heap("mallctl") && !is_about_heap("mi_heap_malloc"));
+        assert!(!find("mi_heap_destroy").unwrap().meaning.is_allocating());
     }
 
     #[test]
@@ -465,7 +574,8 @@ mod tests {
         let known = Jemalloc::find("any_", "xallocx").unwrap();
         assert_eq!((known.family, known.meaning.effect), (Family::Jemalloc, Effect::InPlace));
         assert!(Jemalloc::find("any_", "free_sized").unwrap().meaning.is_free());
-        assert_eq!(Jemalloc::find("any_", "mallctl"), None);
+        assert_eq!(Jemalloc::find("any_", "mallctl").unwrap().meaning.effect, Effect::Control);
+        assert_eq!(Jemalloc::find("any_", "nallocx"), None);
     }
 
     #[test]

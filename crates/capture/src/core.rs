@@ -18,7 +18,7 @@ mod mapping;
 mod patching;
 mod start;
 
-pub use attach_block::{AttachBlock, CORE_BYTES, PassedOn};
+pub use attach_block::{AttachBlock, CORE_BYTES, PassedOn, Recorder};
 pub use attached::{SlotGuards, adopt, geometry_of};
 pub use mapping::map_offer;
 
@@ -218,7 +218,7 @@ impl Core {
 
     /// Returns the bits of the gate, for a call of the program that is no event. A program that was patched before its
     /// first instruction may make such a call before its first event.
-    fn gate_after_start(&self) -> u32 {
+    pub fn gate_after_start(&self) -> u32 {
         match self.gate() {
             EARLY => self.open_early(),
             gate => gate,
@@ -367,6 +367,12 @@ impl Core {
         self.header().ticks.load(Ordering::Relaxed)
     }
 
+    /// Returns true if the profiler has written this library into the process, which it patched while it was running or at
+    /// its start.
+    fn is_patched(&self) -> bool {
+        self.own != Range::NONE
+    }
+
     /// Called when a thread begins to record.
     pub fn begin_thread(&self, local: *mut Local) {
         self.only.store(local, Ordering::SeqCst);
@@ -409,12 +415,23 @@ impl Core {
         !self.may_call() || sys::getpid() == self.parts().pid
     }
 
+    /// Counts a child process that is not followed.
+    pub fn note_child(&self) {
+        if self.gate() & ACTIVE != 0 && !follow::is_on() && self.is_own_process() {
+            self.header().children.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Returns what an exec must pass on. `None` in a process that does not record, unless its tree is followed.
     pub fn carried(&self) -> Option<&Carried> {
-        self.parts_if_any()?;
-        let is_carried = follow::is_on() || self.gate_after_start() & ACTIVE != 0 && self.is_own_process();
-        // SAFETY: the state is `Ready`, checked by `parts_if_any`. `carried` is only written in `Starting`, by
-        // `prepare`; a child that joins does not write it again.
+        let state = self.state.load(Ordering::Acquire);
+        if state == State::Asleep as u32 || state == State::Starting as u32 {
+            return None;
+        }
+        let records = || state == State::Ready as u32 && self.gate_after_start() & ACTIVE != 0 && self.is_own_process();
+        let is_carried = follow::is_on() || records();
+        // SAFETY: `carried` is only written in `Starting`, by `prepare`, and the state shows that this is over. A child
+        // that joins does not write it again.
         is_carried.then(|| unsafe { &*self.carried.get() })
     }
 

@@ -68,7 +68,8 @@ pub struct Entry {
     /// The address through which the function itself is called. For a patched function these are its displaced
     /// instructions, from which a jump leads to the rest.
     pub real: u64,
-    /// For a throwing `operator new`: the variant that returns null instead.
+    /// For a throwing `operator new`: the variant that returns null instead. For jemalloc's mallctlbymib: its
+    /// mallctlnametomib, or 0.
     pub nothrow: u64,
     /// The module that the function is in.
     pub module: Range,
@@ -85,7 +86,13 @@ impl Entry {
         nothrow: 0,
         module: Range::NONE,
         internal: [0; INTERNAL],
-        meaning: Meaning { effect: Effect::Allocate, size: 0, count: Meaning::NONE, block: Meaning::NONE },
+        meaning: Meaning {
+            effect: Effect::Allocate,
+            size: 0,
+            count: Meaning::NONE,
+            block: Meaning::NONE,
+            heap: Meaning::NONE,
+        },
         allocator: 0,
     };
 }
@@ -118,6 +125,10 @@ shims! {
     Allocate, Resize, CarefulFree,
     /// A function that throws instead of returning null, such as `operator new`.
     New,
+    /// As `New`, for a function that resizes a block.
+    ResizeNew,
+    /// A function about a whole heap: it frees all blocks of the heap, for example.
+    Heap,
     /// libc's functions through which a program forbids system calls or the time stamp counter, see `sandbox.rs`.
     Prctl,
     Syscall,

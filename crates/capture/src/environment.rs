@@ -1,12 +1,14 @@
 //! The two environment variables through which the capture library is loaded and finds its channel, and their removal.
 //!
-//! The program and its children must not see them. So they are removed from the environment before `main`. Only if the
-//! target itself calls exec, they are added for the new program (see [`Carried`]).
+//! The program and its children must not see them. So they are removed from the environment before `main`. If the target
+//! itself calls exec, or if a tree of processes is followed and any of them does, they are added for the new program (see
+//! [`Carried`]).
 
 pub const CHANNEL: &[u8] = b"HEAPTRACK_CHANNEL=";
 pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
-/// The path of the hub, if a whole tree of processes is followed. Then this variable and LD_PRELOAD stay in the
-/// environment, because `system` and `popen` pass the environment on without a call that is hooked.
+/// The path of the hub, if a whole tree of processes is followed. If the `execve` inside libc could not be patched
+/// (`exec_site.rs`), this variable and LD_PRELOAD stay in the environment, because `system` and `popen` pass the
+/// environment on without another call that is hooked.
 pub const FOLLOW: &[u8] = b"HEAPTRACK_FOLLOW=";
 /// Tests only: numbers of allocations after which the target stops itself.
 pub const STOP_AT: &[u8] = b"HEAPTRACK_TEST_STOP_AT=";

@@ -9,6 +9,7 @@ pub mod attached;
 pub mod custom;
 mod entering;
 pub mod families;
+pub mod heaps;
 pub mod nesting;
 mod realloc;
 mod stacks;
@@ -18,7 +19,7 @@ pub use realloc::reallocate;
 pub use threads::{begin_early, note_fork};
 
 use crate::context::{Context, Next};
-use crate::core::{ACTIVE, CORE, COUNTING, PAUSED};
+use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
 use crate::local::Local;
 use crate::memo::Memo;
 use crate::resume_state::ResumeState;
@@ -45,34 +46,46 @@ pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
         return Next::DONE;
     }
     let core = &CORE;
-    if core.gate() & (ACTIVE | PAUSED | COUNTING) == ACTIVE
-        && let Some(mut entered) = enter_quickly(core, context.cfa())
+    if is_plainly_recording(core)
+        && let Some(entered) = enter_quickly(core, context.cfa())
     {
-        entered.writer(core).begin_events(1);
-        // SAFETY: `enter_quickly` returned the calling thread's own local, and put the guard of its main level up for
-        // us.
-        let known = unsafe { remembered(core, entered.local, context) };
-        if let Ok(stack) = known
-            && entered.writer(core).write_quickly(|stamp| encode_alloc(stamp, address, size, stack))
-        {
-            leave(&mut entered);
-            return Next::DONE;
-        }
-        context.arguments = [address, size, entered.local as u64];
-        return match known {
-            Ok(stack) => {
-                context.resume_state = ResumeState::of_stack(stack);
-                Next::then(allocated_without_room)
-            }
-            Err(miss) => {
-                context.resume_state = ResumeState::of_miss(miss);
-                Next::then(allocated_elsewhere)
-            }
-        };
+        return allocated_quickly(entered, context, address, size);
     }
     context.arguments = [address, size, 0];
     context.resume_state = ResumeState::NOTHING;
     Next::then(allocated_slowly)
+}
+
+/// Returns true if recording is on, and nothing special is going on.
+#[inline(always)]
+fn is_plainly_recording(core: &Core) -> bool {
+    core.gate() & (ACTIVE | PAUSED | COUNTING) == ACTIVE
+}
+
+/// The part of `allocated` that nearly all allocations take. The guard is up for `entered`.
+#[inline(always)]
+fn allocated_quickly(mut entered: Quick, context: &mut Context, address: u64, size: u64) -> Next {
+    let core = &CORE;
+    entered.writer(core).begin_events(1);
+    // SAFETY: a `Quick` is the calling thread's own local, and the guard of its main level is up for this hook.
+    let known = unsafe { remembered(core, entered.local, context) };
+    if let Ok(stack) = known
+        && entered.writer(core).write_quickly(|stamp| encode_alloc(stamp, address, size, stack))
+    {
+        leave(&mut entered);
+        return Next::DONE;
+    }
+    context.arguments = [address, size, entered.local as u64];
+    match known {
+        Ok(stack) => {
+            context.resume_state = ResumeState::of_stack(stack);
+            Next::then(allocated_without_room)
+        }
+        Err(miss) => {
+            context.resume_state = ResumeState::of_miss(miss);
+            Next::then(allocated_elsewhere)
+        }
+    }
 }
 
 /// Next part after `allocated`: the memo's first candidate is another stack. The guard is up. Arguments: the address,

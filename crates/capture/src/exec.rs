@@ -3,17 +3,19 @@
 //! The program's environment does not have our variables. So the exec functions add them to the environment of the new
 //! program, if that program can be recorded (`image.rs`). All other calls (by children, of spawned programs, by
 //! processes that do not record) are passed on unchanged, unless a whole tree of processes is followed. Then every
-//! process gets the variables.
+//! program gets the variables, whichever function of libc executes it (`exec_site.rs`).
 use crate::core::CORE;
 use crate::elf::LinkMap;
-use crate::environment::{Carried, PRELOAD, Variable, bytes, split_preload};
-use crate::follow;
+use crate::environment::{Carried, PRELOAD, bytes, split_preload};
+use crate::exec_site;
+use crate::follow::{self, UnrecordedRun};
 use crate::image;
 use crate::leaving::{leaving, stayed};
 use crate::left_lists;
 use crate::local::thread_pointer;
 use crate::real;
 use crate::signals;
+use crate::starting::{self, Answer};
 use crate::strings::{is_list, is_string};
 use crate::sys;
 use channel::UnrecordedExec;
@@ -48,6 +50,11 @@ const ENOSYS: i32 = 38;
 static REAL: [AtomicUsize; 5] = [const { AtomicUsize::new(0) }; 5];
 static ENVIRON: AtomicUsize = AtomicUsize::new(0);
 
+/// Returns the address of libc's `execve`, 0 if it was not found.
+pub fn libc_execve() -> u64 {
+    REAL[Flavour::Path as usize].load(Ordering::Acquire) as u64
+}
+
 /// # Safety
 /// As `real::resolve`: `first` is the loader's list, and it is stable meanwhile.
 pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
@@ -79,8 +86,24 @@ pub unsafe fn run(flavour: Flavour, first: usize, argv: Strings, environment: Op
     // SAFETY: not 0, so `resolve` found it in libc under the flavour's name, and each of the three functions has this
     // signature.
     let real: Real = unsafe { core::mem::transmute(real) };
+    let environment = environment.unwrap_or_else(current);
+    // `fexecve` makes a system call of its own. All others lead to libc's `execve`.
+    if exec_site::is_patched() && !matches!(flavour, Flavour::Descriptor) {
+        return real(first, argv, environment);
+    }
     // SAFETY: the arguments are what the flavour's function takes, by the caller's promise.
-    unsafe { run_with(real, flavour, first, argv, environment.unwrap_or_else(current)) }
+    unsafe { run_with(|list| real(first, argv, list), flavour, first, environment) }
+}
+
+/// The same in place of the system call in libc's `execve` (`exec_site.rs`). Returns what the kernel returns.
+///
+/// # Safety
+/// `path`, `argv` and `environment` are what `execve` takes, as for `run`.
+pub unsafe fn run_at_site(path: usize, argv: Strings, environment: Strings) -> isize {
+    // SAFETY: the caller promises the arguments of an `execve`. `list` is the caller's list, or one that `run_with` made.
+    let real = |list: Strings| unsafe { exec_site::call(path, argv, list) };
+    // SAFETY: the caller promises the arguments of an `execve`.
+    unsafe { run_with(real, Flavour::Path, path, environment) as isize }
 }
 
 /// The same for a program in which heaptrack has patched libc's `execve`. `real` is the address of the function's own
@@ -92,39 +115,53 @@ pub unsafe fn run_patched(path: usize, argv: Strings, environment: Strings, real
     // SAFETY: the caller promises that this is the address of an `execve`, which has this signature.
     let real: Real = unsafe { core::mem::transmute(real) };
     // SAFETY: the caller promises the arguments of an `execve`.
-    unsafe { run_with(real, Flavour::Path, path, argv, environment) }
+    unsafe { run_with(|list| real(path, argv, list), Flavour::Path, path, environment) }
 }
 
 type Real = extern "C" fn(usize, Strings, Strings) -> i32;
 
+/// `real` executes the program with the list that it is given.
+///
 /// # Safety
-/// As for `run`: `first`, `argv` and `environment` are what the flavour's function takes.
-unsafe fn run_with(real: Real, flavour: Flavour, first: usize, argv: Strings, environment: Strings) -> i32 {
-    let Some(carried) = CORE.carried() else { return real(first, argv, environment) };
+/// As for `run`: `first` and `environment` are what the flavour's function takes.
+unsafe fn run_with(real: impl Fn(Strings) -> i32, flavour: Flavour, first: usize, environment: Strings) -> i32 {
+    let Some(carried) = CORE.carried() else { return real(environment) };
     // In a sandbox the kernel may not be asked what can be read, so nothing is read.
     let may_look = CORE.may_call_if_ready();
     if may_look && !is_readable(flavour, first, environment) {
         // The kernel will refuse the call with EFAULT.
-        return real(first, argv, environment);
+        return real(environment);
     }
     let has_path = may_look && !matches!(flavour, Flavour::Descriptor);
     // SAFETY: null, or the path or the file name of the call: `is_readable` has found its end.
     unsafe { leaving(if has_path { first as *const u8 } else { core::ptr::null() }) };
     // SAFETY: `first` is what the flavour takes: `is_readable`.
-    let why = if may_look { unsafe { obstacle(flavour, first, carried) } } else { Some(UnrecordedExec::Sandbox) };
+    let obstacle = if may_look { unsafe { obstacle(flavour, first, carried) } } else { Some(UnrecordedExec::Sandbox) };
+    // SAFETY: the path or the file name of the call: `is_readable` has found its end.
+    let path = if has_path { unsafe { bytes(first as *const u8) } } else { &[] };
+    let is_wanted = follow::wants_program(path);
+    let asks = obstacle == Some(UnrecordedExec::Static) && is_wanted;
+    let answer = if asks { starting::ask() } else { Answer::None };
+    let why = obstacle.filter(|_| !matches!(answer, Answer::Held(_)));
     CORE.note_unrecorded_exec(why);
+    let run =
+        why.filter(|_| is_wanted && matches!(answer, Answer::None)).and_then(|why| UnrecordedRun::count(path, why));
     // SAFETY: a list of strings: `is_readable`.
     let edited = unsafe {
-        match why {
+        match obstacle {
             // In a sandbox memory cannot be mapped, so the program's own list is passed on as it is.
             Some(UnrecordedExec::Sandbox) => None,
             Some(_) => Edited::without_ours(environment, carried),
             None => Edited::with_ours(environment, carried),
         }
     };
-    let result = real_exec(|list| real(first, argv, list), environment, edited, may_look);
+    let result = real_exec(real, environment, edited, may_look);
     // Only a failed exec returns.
     CORE.note_unrecorded_exec(None);
+    if let Answer::Held(held) = answer {
+        held.failed();
+    }
+    run.into_iter().for_each(UnrecordedRun::take_back);
     stayed();
     result
 }
@@ -186,7 +223,8 @@ unsafe fn find(environment: Strings, prefix: &[u8]) -> *const u8 {
     core::ptr::null()
 }
 
-/// Calls the real posix_spawn. If a tree is followed, the child gets our variables.
+/// Calls the real posix_spawn. If a tree is followed, the child gets our variables: from the `execve` that libc calls, or
+/// here if that could not be patched.
 ///
 /// # Safety
 /// The arguments are what the function takes: pid, path, actions, attributes, argv, envp. The path is a NUL-terminated
@@ -201,6 +239,14 @@ pub unsafe fn spawn(kind: Spawn, arguments: [usize; 6]) -> i32 {
     let real: extern "C" fn(usize, usize, usize, usize, usize, Strings) -> i32 = unsafe { core::mem::transmute(real) };
     let [pid, path, actions, attributes, argv, envp] = arguments;
     let environment = envp as Strings;
+    if exec_site::is_patched() {
+        let result = real(pid, path, actions, attributes, argv, environment);
+        // libc waits for the child's exec, so the child does not need its list any more.
+        if CORE.may_call_if_ready() {
+            left_lists::free(thread_pointer());
+        }
+        return result;
+    }
     let flavour = if matches!(kind, Spawn::Search) { Flavour::Search } else { Flavour::Path };
     let is_followed = follow::is_on() && CORE.may_call_if_ready() && is_readable(flavour, path, environment);
     let carried = if is_followed { CORE.carried() } else { None };
@@ -214,6 +260,9 @@ pub unsafe fn spawn(kind: Spawn, arguments: [usize; 6]) -> i32 {
     });
     let list = edited.as_ref().map_or(environment, Edited::list);
     let result = real(pid, path, actions, attributes, argv, list);
+    if result == 0 {
+        CORE.note_child();
+    }
     // libc waits for the child's exec, so the child has its own copy by now.
     edited.into_iter().for_each(Edited::free);
     result
@@ -351,17 +400,10 @@ impl Edited {
         for i in 0..entries.count {
             edited.set(i, entries.get(i).unwrap_or(core::ptr::null()));
         }
-        // Our entries are appended, and our library removes them in the new program. If a tree is followed they stay
-        // there, so entries that exist already are replaced.
-        let stays = carried.variable != Variable::Channel;
-        let mut count = entries.count;
-        let places = [(entries.preload.map(|(at, _)| at), preload), (entries.variable, variable)];
-        for (known, text) in places {
-            let at = known.filter(|_| stays).unwrap_or(count);
-            edited.set(at, text);
-            count += (at == count) as usize;
+        // Our entries are appended, and our library removes them in the new program.
+        for (i, text) in [preload, variable, core::ptr::null()].into_iter().enumerate() {
+            edited.set(entries.count + i, text);
         }
-        edited.set(count, core::ptr::null());
         Some(edited)
     }
 

@@ -16,6 +16,7 @@
 //!
 //! Must hold: a block is counted once, by the outermost hooked function. While a shim calls the allocator, the thread's
 //! guard is up, and calls that the allocator itself makes are not recorded (`events/families.rs`).
+use crate::allocators::{Meaning, heap_argument};
 use crate::elf::{Headers, LinkMap, Symbols};
 use crate::entry::{Entry, Range};
 use crate::hooks::{COUNT, FAMILY_COUNT, FAMILY_HOOKS, Family, NAMES};
@@ -246,7 +247,10 @@ unsafe fn find_in_allocator(first: *const LinkMap, program: Headers, name: &[u8]
         if let Some((symbols, real)) = symbols.and_then(|symbols| symbols.find(name).map(|at| (symbols, at))) {
             symbols.find(family.mark())?;
             let (start, end) = headers_of(m, program)?.bounds(m.bias)?;
-            return Some(Entry { real, module: Range { start, end }, allocator: family.id() as u8, ..Entry::NONE });
+            let heap = core::str::from_utf8(name).map_or(Meaning::NONE, heap_argument);
+            let meaning = Meaning { heap, ..Entry::NONE.meaning };
+            let (module, allocator) = (Range { start, end }, family.id() as u8);
+            return Some(Entry { real, module, meaning, allocator, ..Entry::NONE });
         }
         map = m.next;
     }

@@ -5,10 +5,10 @@
 //! in its environment. If anything fails, the process runs unrecorded and is counted in the hub.
 use crate::modules::store_name;
 use crate::sys;
-use channel::{HUB_MAGIC, Header, Hub, PAGE, Region, VERSION};
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use channel::{HUB_MAGIC, Header, Hub, PAGE, Region, UnrecordedExec, VERSION};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
+pub(crate) const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 /// How often, and how long each time, a process waits for an offer. That is three seconds in total, which is needed
 /// only on a very busy machine.
 const TRIES: u32 = 30;
@@ -17,6 +17,9 @@ const TRY_MS: u64 = 100;
 static HUB: AtomicPtr<Hub> = AtomicPtr::new(core::ptr::null_mut());
 /// True while a shut gate may mean that this is a forked child, which can join.
 static MAY_JOIN: AtomicBool = AtomicBool::new(false);
+
+/// True if only programs of other names are recorded.
+static IS_UNWANTED: AtomicBool = AtomicBool::new(false);
 
 /// Returns true in a process of a followed tree, also in a forked child that has not joined yet.
 pub fn is_on() -> bool {
@@ -30,7 +33,40 @@ pub fn may_join() -> bool {
 
 /// Called when this process records. Its forked children may join from now on.
 pub fn joined() {
-    MAY_JOIN.store(is_on(), Ordering::Relaxed);
+    MAY_JOIN.store(is_on() && is_wanted(), Ordering::Relaxed);
+}
+
+/// Returns false if only programs of other names are recorded.
+pub fn is_wanted() -> bool {
+    !IS_UNWANTED.load(Ordering::Relaxed)
+}
+
+/// Finds out, at the start of a program, whether programs of its name are recorded: the name of its file, or that of the
+/// script that it interprets. Makes system calls only if there are names.
+#[inline(never)]
+pub fn look_at_name() -> bool {
+    /// The kernel cuts the name of a process to this length.
+    const LONGEST: usize = 15;
+    let Some(hub) = shared_hub().filter(|hub| hub.names.first() != Some(&0)) else { return true };
+    let mut text = [0; 256];
+    let length = sys::read_link(b"/proc/self/exe\0", &mut text);
+    let mut is_wanted = wants(hub, text.get(..length).unwrap_or(&[]));
+    if let Some(fd) = sys::open_read(b"/proc/self/comm\0") {
+        let length = sys::read(fd, &mut text).saturating_sub(1);
+        sys::close(fd);
+        is_wanted |= hub.wants(text.get(..length).unwrap_or(&[]), LONGEST);
+    }
+    IS_UNWANTED.store(!is_wanted, Ordering::Relaxed);
+    is_wanted
+}
+
+/// Returns true if the program at `path` is recorded, as far as its name tells.
+pub fn wants_program(path: &[u8]) -> bool {
+    shared_hub().is_none_or(|hub| wants(hub, path))
+}
+
+fn wants(hub: &Hub, path: &[u8]) -> bool {
+    hub.wants(path.rsplit(|byte| *byte == b'/').next().unwrap_or(path), usize::MAX)
 }
 
 /// Called when this process will not record any more, and its children must not join.
@@ -92,6 +128,27 @@ pub fn miss() {
     }
 }
 
+/// A run of a program that is not recorded.
+pub struct UnrecordedRun(&'static AtomicU32);
+
+impl UnrecordedRun {
+    /// Counts a run of the program at `path`, if a tree of processes is recorded.
+    pub fn count(path: &[u8], why: UnrecordedExec) -> Option<UnrecordedRun> {
+        let hub = shared_hub()?;
+        let name = channel::short_name(path);
+        if let Some(place) = hub.unrecorded.iter().find(|place| place.add(&name, why as u32)) {
+            return Some(UnrecordedRun(&place.count));
+        }
+        hub.more_unrecorded.fetch_add(1, Ordering::Relaxed);
+        Some(UnrecordedRun(&hub.more_unrecorded))
+    }
+
+    /// Called if the exec failed.
+    pub fn take_back(self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Maps the hub. `path` is NUL-terminated. Returns false if the hub cannot be mapped, or is of another version.
 pub fn find_hub(path: &[u8]) -> bool {
     let Some(fd) = sys::open(path) else { return false };
@@ -139,7 +196,7 @@ fn take_offer(hub: &Hub, pid: u32) -> Option<Region<'static>> {
 }
 
 /// Returns false in another pid namespace, where our own pid means nothing to the collector.
-fn pid_is_true(pid: u32) -> bool {
+pub(crate) fn pid_is_true(pid: u32) -> bool {
     let mut text = [0; 16];
     let length = sys::read_link(b"/proc/self\0", &mut text);
     let number = text.get(..length).and_then(crate::environment::number);

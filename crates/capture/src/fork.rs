@@ -36,16 +36,55 @@ pub fn number() -> u32 {
     NUMBER.load(Ordering::Relaxed)
 }
 
-/// libc's `fork`; 0 until the start.
+/// libc's functions that start child processes; 0 until the start.
 static FORK: AtomicUsize = AtomicUsize::new(0);
+static VFORK: AtomicUsize = AtomicUsize::new(0);
+static SYSTEM: AtomicUsize = AtomicUsize::new(0);
+static POPEN: AtomicUsize = AtomicUsize::new(0);
+static DAEMON: AtomicUsize = AtomicUsize::new(0);
 
 /// # Safety
 /// As for `real::resolve`: `first` is the loader's list, which does not change meanwhile.
 pub unsafe fn resolve(first: *const LinkMap, ourselves: u64) {
-    // SAFETY: the caller promises the loader's list, unchanged meanwhile.
-    if let Some(address) = unsafe { real::find_behind(first, ourselves, b"fork") } {
-        FORK.store(address as usize, Ordering::Release);
+    let functions =
+        [(&b"fork"[..], &FORK), (b"vfork", &VFORK), (b"system", &SYSTEM), (b"popen", &POPEN), (b"daemon", &DAEMON)];
+    for (name, place) in functions {
+        // SAFETY: the caller promises the loader's list, unchanged meanwhile.
+        if let Some(address) = unsafe { real::find_behind(first, ourselves, name) } {
+            place.store(address as usize, Ordering::Release);
+        }
     }
+}
+
+/// Called before libc starts a child in another way than by `fork`. The exported function jumps to the address that is
+/// returned: libc's function, or one that only fails, if libc's was not found.
+fn starting(real: &AtomicUsize, refuse: extern "C" fn() -> isize) -> usize {
+    CORE.start();
+    CORE.note_child();
+    match real.load(Ordering::Acquire) {
+        0 => refuse as *const () as usize,
+        real => real,
+    }
+}
+
+extern "C" fn minus_one() -> isize {
+    -1
+}
+
+extern "C" fn null() -> isize {
+    0
+}
+
+pub extern "C" fn starting_vfork() -> usize {
+    starting(&VFORK, minus_one)
+}
+
+pub extern "C" fn starting_system() -> usize {
+    starting(&SYSTEM, minus_one)
+}
+
+pub extern "C" fn starting_popen() -> usize {
+    starting(&POPEN, null)
 }
 
 /// Calls libc's `fork` and returns its result. Returns -1 if the start did not find that function; no program is known
@@ -68,16 +107,14 @@ pub fn call() -> i32 {
 pub unsafe fn call_patched(real: u64) -> i32 {
     // SAFETY: the caller promises a `fork`, which has this signature.
     let real: extern "C" fn() -> i32 = unsafe { core::mem::transmute(real) };
-    let number = if follow::shared_hub().is_some() {
-        (NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & 0x7fff_ffff).max(1)
-    } else {
-        0
-    };
-    if number != 0 {
-        events::note_fork(&CORE, number, 0);
-    }
+    // A program that was patched before its first instruction may fork before its first event.
+    CORE.gate_after_start();
+    let number = announce();
     let copies = own_state(&CORE).map(|local| Copies::new(&CORE, local));
     let pid = real();
+    if pid > 0 {
+        CORE.note_child();
+    }
     if number != 0 {
         match pid {
             0 => NUMBER.store(number, Ordering::Relaxed),
@@ -88,6 +125,43 @@ pub unsafe fn call_patched(real: u64) -> i32 {
         if pid == 0 { copies.replace() } else { copies.unmap() }
     }
     pid
+}
+
+/// Announces a fork, if a tree of processes is recorded. Returns its number, or 0.
+fn announce() -> u32 {
+    if follow::shared_hub().is_none() {
+        return 0;
+    }
+    let number = (NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & 0x7fff_ffff).max(1);
+    events::note_fork(&CORE, number, 0);
+    number
+}
+
+/// Calls libc's `daemon`, which forks inside of libc. Only the child returns, unless the fork fails.
+pub fn call_daemon(keeps_folder: i32, keeps_streams: i32) -> i32 {
+    CORE.start();
+    let real = DAEMON.load(Ordering::Acquire);
+    if real == 0 {
+        return -1;
+    }
+    // SAFETY: not 0, so `resolve` found it in libc under this name, and it has this signature.
+    let real: extern "C" fn(i32, i32) -> i32 = unsafe { core::mem::transmute(real) };
+    // In a sandbox the kernel must not be asked which process this is.
+    let number = if CORE.may_call_if_ready() { announce() } else { 0 };
+    if number == 0 {
+        CORE.note_child();
+        return real(keeps_folder, keeps_streams);
+    }
+    let parent = sys::getpid();
+    let result = real(keeps_folder, keeps_streams);
+    if sys::getpid() == parent {
+        events::note_fork(&CORE, number, FORK_FAILED);
+    } else {
+        NUMBER.store(number, Ordering::Relaxed);
+        // The parent ends now. What the child inherits is known as long as the recorder knows which fork made it.
+        CORE.gate_or_join();
+    }
+    result
 }
 
 /// Returns the state of the calling thread, if it has recorded something.

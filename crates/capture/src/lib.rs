@@ -25,6 +25,7 @@ pub mod environment;
 mod epilogue;
 pub mod events;
 pub mod exec;
+mod exec_site;
 #[cfg(fuzzing)]
 pub mod expression;
 #[cfg(not(fuzzing))]
@@ -54,6 +55,7 @@ mod resume_state;
 mod rule;
 pub mod sandbox;
 mod signals;
+mod starting;
 mod strings;
 pub mod sys;
 mod walk;

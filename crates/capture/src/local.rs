@@ -41,6 +41,9 @@ pub struct Local {
     /// What `inside` and `freed.address` were before the nested hook replaced them. `None` if no nested hook is calling
     /// an allocator's function (`events/families.rs`).
     pub outer: Option<Allocator>,
+    /// The heap that the allocator itself has deleted, while a hook of this thread waits for its function that destroys a
+    /// heap. 0 = none.
+    pub deleted_heap: u64,
     pub main: Level,
     pub nested: Level,
     pub proof: [Proof; 2],
@@ -246,6 +249,7 @@ impl Local {
             (*local).nested = Level::new(region, &slot, true, now);
             (*local).inside = Range::NONE;
             (*local).outer = None;
+            (*local).deleted_heap = 0;
             (*local).freed = Freed::NONE;
             (*local).proof = Default::default();
             (*local).memo.begin(index < region.geometry().large_slots);

@@ -339,6 +339,15 @@ impl KnownModules {
         table.publish(region, self.all());
     }
 
+    /// In a forked child of a process that the profiler has patched: takes over the modules of the parent. Some of them
+    /// are known only from the profiler, such as those of a program without a loader.
+    pub fn inherit(&mut self, table: &Modules, region: &Region, parent: &Region, stamp: Stamp) {
+        let count = parent.header().module_count.load(Ordering::Acquire) as usize;
+        let modules = parent.modules().get(..count).unwrap_or(&[]);
+        let loaded = modules.iter().filter(|module| module.unloaded.load(Ordering::Relaxed) == 0);
+        self.adopt(table, region, loaded.map(|module| Description::of(parent, module)), stamp);
+    }
+
     fn drop_unseen(&mut self, region: &Region, stamp: Stamp) -> u32 {
         let mut kept = 0;
         let mut gone = 0;
@@ -477,7 +486,31 @@ pub struct Description<'a> {
     pub name: &'a [u8],
 }
 
-impl Description<'_> {
+impl<'a> Description<'a> {
+    /// Describes a module of a table. The loader's entry is not in the table.
+    fn of(region: &Region<'a>, module: &channel::Module) -> Self {
+        let at = module.name_at.load(Ordering::Relaxed) as usize;
+        let end = at + module.name_len.load(Ordering::Relaxed) as usize;
+        let name = region.names().get(at..end).unwrap_or(&[]);
+        let mut build_id = [0; channel::BUILD_ID_MAX / 8];
+        for (place, word) in build_id.iter_mut().zip(&module.build_id) {
+            *place = word.load(Ordering::Relaxed);
+        }
+        Description {
+            map: 0,
+            dynamic: 0,
+            start: module.start.load(Ordering::Relaxed),
+            end: module.end.load(Ordering::Relaxed),
+            bias: module.bias.load(Ordering::Relaxed),
+            eh_frame_hdr: module.eh_frame_hdr.load(Ordering::Relaxed),
+            build_id,
+            build_id_len: module.build_id_len.load(Ordering::Relaxed),
+            flags: module.flags.load(Ordering::Relaxed),
+            // SAFETY: an `AtomicU8` is one byte. A name is written before its module is published, and never changes.
+            name: unsafe { core::slice::from_raw_parts(name.as_ptr().cast(), name.len()) },
+        }
+    }
+
     /// Writes the description to the shared table. Returns the instance number of the module, or `None` if the table is
     /// full.
     pub fn publish(&self, region: &Region, stamp: Stamp) -> Option<u32> {

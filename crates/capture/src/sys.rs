@@ -278,6 +278,15 @@ pub fn write_at(fd: i32, bytes: &[u8], offset: usize) -> bool {
     unsafe { call(18, fd as usize, bytes.as_ptr() as usize, bytes.len(), offset, 0, 0) == bytes.len() as isize }
 }
 
+/// Executes a program. Returns only if that fails, with the negative number of the error.
+///
+/// # Safety
+/// The arguments are those of execve(2), or addresses that the kernel refuses. The caller wants this process replaced.
+pub unsafe fn execve(path: usize, argv: usize, environment: usize) -> isize {
+    // SAFETY: the caller promises the arguments of the call. The kernel only reads them.
+    unsafe { call(59, path, argv, environment, 0, 0, 0) }
+}
+
 /// Sleeps while `*word == expected`, for at most `ms`.
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, ms: u64) {
     let timeout = [ms / 1000, ms % 1000 * 1_000_000];

@@ -7,7 +7,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HTCHANL1");
 /// The collector and the capture library ship in one binary, so the target accepts only an equal version.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 9;
 
 numbered! {
     /// The state of the session. Stored in `Header::phase`.
@@ -241,6 +241,8 @@ pub struct Header {
     /// T: how long threads have waited for room in their rings, in nanoseconds, summed over all threads.
     pub waited_ns: AtomicU64,
     pub loading: Loading,
+    /// T: how many child processes the program has started, if they are not followed.
+    pub children: AtomicU32,
 }
 
 impl Header {

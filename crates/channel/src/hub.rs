@@ -1,12 +1,15 @@
-//! Where the processes of a followed tree (`heaptrace`) get shared memory of their own.
+//! Where the processes of a followed tree (`--follow`, `heaptrace`) get shared memory of their own.
 //!
 //! The hub is one page. Every followed process maps it, and its forked children inherit the mapping. The collector
 //! keeps unused shared memory on offer. A process that needs some (a forked child, or a program after an exec) takes
 //! one offer with a single compare-and-swap and opens it as `/proc/COLLECTOR/fd/N`. No answer of the collector is
 //! needed, so the process decides for itself how long it waits for an offer.
+use crate::starts::{STARTS, StartRequest, UNRECORDED, UnrecordedProgram};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 pub const HUB_MAGIC: u64 = u64::from_le_bytes(*b"HTHUB__1");
+/// The room for the names of programs.
+pub const NAMES: usize = 256;
 /// The most offers at the same time.
 pub const OFFERS: usize = 32;
 
@@ -87,9 +90,28 @@ pub struct Hub {
     /// T: how long processes have waited for offers, in nanoseconds, summed over all processes.
     pub waited_ns: AtomicU64,
     pub offers: [Offer; OFFERS],
+    /// C, before the first target starts: the names of the programs that are recorded, with commas between them and zeros
+    /// after them. Empty = all programs.
+    pub names: [u8; NAMES],
+    /// C: nonzero while a thread of the profiler answers `starts`.
+    pub answers_starts: AtomicU32,
+    /// T: futex, incremented for every new request in `starts`.
+    pub starts_bell: AtomicU32,
+    pub starts: [StartRequest; STARTS],
+    /// T: the programs that ran unrecorded, and how many runs have no place there.
+    pub unrecorded: [UnrecordedProgram; UNRECORDED],
+    pub more_unrecorded: AtomicU32,
 }
 
 impl Hub {
+    /// Returns true if a program of this name is recorded. `length` is the number of its bytes that count.
+    pub fn wants(&self, name: &[u8], length: usize) -> bool {
+        let end = self.names.iter().position(|byte| *byte == 0).unwrap_or(NAMES);
+        let cut = |text: &'_ [u8]| text.len().min(length);
+        let is_same = |known: &[u8]| known.get(..cut(known)) == name.get(..cut(name));
+        end == 0 || self.names.get(..end).is_some_and(|names| names.split(|byte| *byte == b',').any(is_same))
+    }
+
     /// Target: returns true for the first thread that finds the collector asleep.
     pub fn wants_bell(&self) -> bool {
         let asleep = &self.collector_asleep;

@@ -38,6 +38,7 @@ mod requests;
 mod ring;
 mod room;
 mod slot;
+mod starts;
 mod sync;
 mod unrecorded;
 mod watermark;
@@ -51,18 +52,19 @@ pub use header::{
     Clock, ExitHandshake, Fence, Header, Heaptrace, Loading, LoadingStep, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN,
     OnFull, Origin, Phase, Suppressions, VERSION,
 };
-pub use hub::{HUB_MAGIC, Hub, OFFERS, Offer, OfferState};
+pub use hub::{HUB_MAGIC, Hub, NAMES, OFFERS, Offer, OfferState};
 #[cfg(loom)]
 pub use model_memory::ModelMemory;
 pub use module::{BUILD_ID_MAX, Module, ModuleFlags};
 pub use record::{
-    ALLOC_WORDS, AllocatorId, CUSTOM, Decoder, Event, FORK, FORK_FAILED, FREE_WORDS, KIND_BITS, Kind, MAX_PATH,
-    MAX_SIZE, PATH_HEAD_WORDS, Path, Plain, Record, RecordError, StackId, Stamp, encode_alloc, encode_fork,
-    encode_free, encode_mark, encode_path, split_size, tagged,
+    ALLOC_WORDS, AllocatorId, CUSTOM, Decoder, Event, FORK, FORK_FAILED, FREE_WORDS, HeapMark, IN_HEAP, KIND_BITS,
+    Kind, MAX_PATH, MAX_SIZE, PATH_HEAD_WORDS, Path, Plain, Record, RecordError, StackId, Stamp, encode_alloc,
+    encode_fork, encode_free, encode_heap, encode_mark, encode_path, is_in_heap, split_size, tagged,
 };
 pub use region::Region;
 pub use requests::{MOST_REQUESTS, Request, Requests, Waiting};
 pub use ring::{Ring, RingError};
 pub use slot::{Intent, Owner, SlotHeader, SlotState};
+pub use starts::{STARTS, ShortName, StartRequest, StartStep, UNRECORDED, UnrecordedProgram, short_name};
 pub use unrecorded::UnrecordedExec;
 pub use writer::{Host, NoRoom, RingWriter, WriterState};

@@ -11,7 +11,10 @@
 //!         |  value                                      |   word 1
 //! Image, of a fork:
 //!         | 1 | number of the fork (31) | pid of the child (32) |   word 1
-//! AllocBy: as Alloc, but the bits 47..40 of the size are the `AllocatorId`, and the size is smaller than 2^40.
+//! Image, of a heap (`HeapMark`):
+//!         | 0 | 1 | mark (14) | address of the heap (48) |   word 1
+//! AllocBy: as Alloc, but the size is smaller than 2^40. Its bits 46..40 are the `AllocatorId`; bit 47 is set if the
+//! block is in the heap that the `HeapMark` before it names.
 //! Skip    (no further word)
 //!
 //!          63       48 47            16 15      3 2  0
@@ -52,6 +55,9 @@ pub const KIND_BITS: u32 = 3;
 pub const CUSTOM: u64 = 1 << 47;
 /// Set in the value of an `Image` that is a fork.
 pub const FORK: u64 = 1 << 63;
+/// Set in the value of an `Image` that is about a heap.
+const HEAP: u64 = 1 << 62;
+const HEAP_MARK_AT: u32 = 48;
 /// The `pid` of a fork that failed.
 pub const FORK_FAILED: u32 = u32::MAX;
 
@@ -65,7 +71,8 @@ numbered! {
         ThreadStart = 3,
         /// A program image starts here: the first one, or the next one after an exec. All earlier blocks are gone. The
         /// value is the image's number. Or, if the upper bit of the value is set: the process forks. That is only written
-        /// if its children are followed, once before the fork, and once after it.
+        /// if its children are followed, once before the fork, and once after it. Or, if the next bit is set: a
+        /// `HeapMark`.
         Image = 4,
         /// The free half of a realloc.
         FreeByRealloc = 5,
@@ -91,6 +98,58 @@ numbered! {
     pub fn name
 }
 
+numbered! {
+    /// What a record says about a heap: a part of an allocator whose blocks can be freed all at once, such as mimalloc's
+    /// heaps and jemalloc's arenas.
+    pub enum HeapMark: u64 {
+        /// The next tagged allocation of this ring is in the heap.
+        In = 0,
+        /// All blocks of the heap are freed.
+        Ended = 1,
+        /// The heap is gone, but its blocks are not: they belong to another heap now, which is never ended.
+        Left = 2,
+        /// The heap of the last `In` of this ring is a part of this heap.
+        PartOf = 3,
+        /// From now on the heap also gets blocks that are not marked.
+        Mixed = 4,
+        /// Blocks were freed, but it is not known which.
+        UnknownEnded = 5,
+    }
+}
+
+impl HeapMark {
+    const fn of(number: u64) -> Option<HeapMark> {
+        Some(match number {
+            0 => HeapMark::In,
+            1 => HeapMark::Ended,
+            2 => HeapMark::Left,
+            3 => HeapMark::PartOf,
+            4 => HeapMark::Mixed,
+            5 => HeapMark::UnknownEnded,
+            _ => return None,
+        })
+    }
+
+    /// Returns the value of a record that is about the heap at `heap`.
+    pub const fn value(self, heap: u64) -> u64 {
+        HEAP | (self as u64) << HEAP_MARK_AT | heap & ADDRESS_MASK
+    }
+
+    /// The reverse of `value`.
+    pub const fn from_value(value: u64) -> Option<(HeapMark, u64)> {
+        if value & (FORK | HEAP) != HEAP {
+            return None;
+        }
+        match HeapMark::of(value >> HEAP_MARK_AT & 0x3fff) {
+            Some(mark) => Some((mark, value & ADDRESS_MASK)),
+            None => None,
+        }
+    }
+}
+
+/// Set in the number of the allocator if the block is in a heap. See `HeapMark::In`.
+pub const IN_HEAP: u8 = 1 << 7;
+
 /// Where a tagged size has its allocator, for `encode_alloc`: in the bits 47..40. `TAGGED` is set then.
 const TAG_AT: u32 = 40;
 const TAGGED: u64 = 6 << 61;
@@ -107,7 +166,13 @@ const ALLOCATOR_AT: u32 = 56;
 /// Takes the size of a decoded allocation apart: the size itself, and the number of the allocator.
 #[inline(always)]
 pub const fn split_size(size: u64) -> (u64, u8) {
-    (size & ((1 << ALLOCATOR_AT) - 1), (size >> ALLOCATOR_AT) as u8)
+    (size & ((1 << ALLOCATOR_AT) - 1), (size >> ALLOCATOR_AT) as u8 & !IN_HEAP)
+}
+
+/// Returns true if the size of a decoded allocation says that the block is in a heap.
+#[inline(always)]
+pub const fn is_in_heap(size: u64) -> bool {
+    (size >> ALLOCATOR_AT) as u8 & IN_HEAP != 0
 }
 
 /// Moves the allocator of an `AllocBy` to where `split_size` expects it. `mask` is all ones for an `AllocBy`, 0 for
@@ -150,6 +215,11 @@ pub enum Event {
         /// 0 before the fork. After it the pid of the child, or `FORK_FAILED`.
         pid: u32,
     },
+    Heap {
+        stamp: Stamp,
+        mark: HeapMark,
+        heap: u64,
+    },
 }
 
 impl Event {
@@ -159,7 +229,8 @@ impl Event {
             | Event::Free { stamp, .. }
             | Event::ThreadStart { stamp, .. }
             | Event::Image { stamp, .. }
-            | Event::Fork { stamp, .. } => stamp,
+            | Event::Fork { stamp, .. }
+            | Event::Heap { stamp, .. } => stamp,
         }
     }
 }
@@ -212,6 +283,11 @@ pub const fn encode_fork(stamp: Stamp, fork: u32, pid: u32) -> [u64; 2] {
     [stamp << KIND_BITS | Kind::Image as u64, FORK | (fork as u64) << 32 & !FORK | pid as u64]
 }
 
+#[inline]
+pub const fn encode_heap(stamp: Stamp, mark: HeapMark, heap: u64) -> [u64; 2] {
+    [stamp << KIND_BITS | Kind::Image as u64, mark.value(heap)]
+}
+
 /// The words before a path's frames.
 #[inline]
 pub const fn encode_path(first: StackId, count: usize, tail: StackId) -> [u64; PATH_HEAD_WORDS] {
@@ -253,6 +329,18 @@ impl Plain {
     #[inline(always)]
     pub const fn is_alloc(&self) -> bool {
         Self::is_alloc_kind(self.head)
+    }
+}
+
+/// What an `Image` record says.
+#[cold]
+const fn rare_event(stamp: Stamp, value: u64) -> Event {
+    if value & FORK != 0 {
+        Event::Fork { stamp, fork: (value >> 32) as u32 & 0x7fff_ffff, pid: value as u32 }
+    } else if let Some((mark, heap)) = HeapMark::from_value(value) {
+        Event::Heap { stamp, mark, heap }
+    } else {
+        Event::Image { stamp, image: value as u32 }
     }
 }
 
@@ -310,8 +398,9 @@ impl<'a> Decoder<'a> {
         self.words = self.words.get(FREE_WORDS + plain.is_alloc() as usize..).unwrap_or_default();
     }
 
-    /// Returns the next record, or `None` at the end.
-    #[inline]
+    /// Returns the next record, or `None` at the end. Inlined, because the merge of one ring calls it for every event and looks at the
+    /// kind once more, which then costs nothing.
+    #[inline(always)]
     pub fn record(&mut self) -> Result<Option<Record<'a>>, RecordError> {
         loop {
             let Some((&first, rest)) = self.words.split_first() else { return Ok(None) };
@@ -341,11 +430,7 @@ impl<'a> Decoder<'a> {
                 }
                 (4, [w1, rest @ ..]) => {
                     self.words = rest;
-                    if *w1 & FORK != 0 {
-                        Event::Fork { stamp, fork: (*w1 >> 32) as u32 & 0x7fff_ffff, pid: *w1 as u32 }
-                    } else {
-                        Event::Image { stamp, image: *w1 as u32 }
-                    }
+                    rare_event(stamp, *w1)
                 }
                 (6, [tail, rest @ ..]) => return self.path(first, *tail, rest).map(Some),
                 _ => return Err(RecordError::Cut),
@@ -378,6 +463,7 @@ mod tests {
         words.extend(encode_mark(Kind::ThreadStart, 79, 4242));
         words.extend(encode_mark(Kind::Image, 80, 2));
         words.extend(encode_fork(81, 3, 4243));
+        words.extend(encode_heap(82, HeapMark::PartOf, 0x7fff_1234_5000));
         let mut decoder = Decoder::new(&words);
         let mut events = Vec::new();
         while let Ok(Some(event)) = decoder.decode() {
@@ -391,6 +477,7 @@ mod tests {
                 Event::ThreadStart { stamp: 79, tid: 4242 },
                 Event::Image { stamp: 80, image: 2 },
                 Event::Fork { stamp: 81, fork: 3, pid: 4243 },
+                Event::Heap { stamp: 82, mark: HeapMark::PartOf, heap: 0x7fff_1234_5000 },
             ]
         );
         assert_eq!(decoder.remaining(), 0);
@@ -449,7 +536,13 @@ mod tests {
             else {
                 panic!("{words:x?}")
             };
-            assert_eq!(split_size(both), (size, expected));
+            assert_eq!((split_size(both), is_in_heap(both)), ((size, expected), false));
+            let in_heap = encode_alloc(5, 0x7fff_0000_0010, tagged(size, allocator | IN_HEAP), 3);
+            let Ok(Some(Event::Alloc { size: both_in_heap, .. })) = Decoder::new(&in_heap).decode() else {
+                panic!("{in_heap:x?}")
+            };
+            let is_tagged = size >> TAG_AT == 0;
+            assert_eq!((split_size(both_in_heap), is_in_heap(both_in_heap)), ((size, expected), is_tagged));
             let plain = Decoder::new(&words).plain().map(|plain| (plain.head, plain.size));
             assert_eq!(plain, Some((5 << KIND_BITS | 1, both)));
         }

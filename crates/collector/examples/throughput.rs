@@ -1,8 +1,9 @@
 //! Measures how many nanoseconds of CPU time the collector's two threads spend on an event: `throughput [EVENTS]
 //! [THREADS] [LIVE] [SINK] [FILE]`.
-//! LIVE is the number of addresses that a thread uses; 0 repeats the same four calls, which SINK = 2 cannot do.
+//! LIVE is the number of addresses that a thread uses; 0 repeats the same four calls, which SINK = 2 and 3 cannot do.
 //! SINK = 0 writes a trace, 1 keeps live numbers; 2 keeps live numbers, and every allocation has a new stack of 8
-//! frames. If FILE is given, the trace is kept there, for tests that need a very large one.
+//! frames; 3 writes a trace of LIVE blocks that are replaced at random, with many sizes, as `bench/churn.cpp` does. If FILE is
+//! given, the trace is kept there, for tests that need a very large one.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #[path = "../tests/target/mod.rs"]
 mod target;
@@ -28,6 +29,25 @@ fn nest(thread: &mut target::Thread, base: u64, events: u64) {
         thread.alloc(base + 64, 64, 2);
         thread.free(base + 64);
         thread.free(base);
+    }
+}
+
+/// Replaces random ones of `live` blocks: 1,400 sizes, 8 stacks.
+fn replace(thread: &mut target::Thread, base: u64, events: u64, live: u64) {
+    let mut state = base | 1;
+    let mut used = vec![0u64; live as usize];
+    let mut spare: Vec<u64> = (0..live + 64).map(|n| base + n * 1424).collect();
+    for n in 0..events / 2 {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let at = (state >> 33) as usize % live as usize;
+        if used[at] != 0 {
+            thread.free(used[at]);
+            spare.push(used[at]);
+        }
+        let place = spare.len() - 1 - (state >> 50) as usize % 8;
+        let address = spare.swap_remove(place);
+        used[at] = address;
+        thread.alloc(address, 16 + (state >> 20) % 1400, (n / 100 * 7 % 8 + 1) as u32);
     }
 }
 
@@ -75,8 +95,8 @@ fn main() {
     let (events, threads, live) =
         (numbers.next().unwrap_or(50_000_000), numbers.next().unwrap_or(1), numbers.next().unwrap_or(1000));
     let sink = numbers.next().unwrap_or(0);
-    if (live, sink) == (0, 2) {
-        eprintln!("throughput: SINK = 2 needs a LIVE of at least 1");
+    if live == 0 && sink >= 2 {
+        eprintln!("throughput: SINK = {sink} needs a LIVE of at least 1");
         std::process::exit(2);
     }
     let kept = std::env::args().nth(5).map(std::path::PathBuf::from);
@@ -85,7 +105,8 @@ fn main() {
     let plan = target::plan(&path, channel::Clock::Tsc);
     let watched = collector::LivePlan { setup: plan.setup, folder: plan.folder.clone(), exe: String::new(), depth: 8 };
     let recording =
-        if sink == 0 { collector::Recording::start(plan) } else { collector::Recording::live(watched) }.unwrap();
+        if sink == 0 || sink == 3 { collector::Recording::start(plan) } else { collector::Recording::live(watched) }
+            .unwrap();
     target::start(recording.mapping());
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -94,7 +115,11 @@ fn main() {
             scope.spawn(move || {
                 let mut thread = target::Thread::new(mapping, index as u32);
                 thread.alloc_new(8, 8, 1, 0, &(0..16).collect::<Vec<u64>>());
-                let work = if sink == 2 { new_stacks } else { churn };
+                let work = match sink {
+                    2 => new_stacks,
+                    3 => replace,
+                    _ => churn,
+                };
                 work(&mut thread, 0x5000_0000_0000 + (index << 36), events / threads, live);
             });
         }

@@ -41,10 +41,19 @@ const fn pack(size: u64, stack: u32) -> Entry {
     [size << 16 | (stack >> 16) as u64, (stack as u64 & 0xffff) << 48 | (allocator as u64) << 32]
 }
 
+/// The first place of an entry in a table of this length, a power of two. `entry` is without its index.
 #[inline(always)]
-const fn hash(entry: &Entry) -> u64 {
-    let mixed = (entry[0] ^ entry[1].rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed ^ mixed >> 32
+const fn home(entry: &Entry, length: usize) -> usize {
+    // 2^64 / golden ratio: sizes that are near each other, or multiples of 8, land far apart. The stack is above a size of less than 4 GB,
+    // because where their bits overlap, different pairs would have one place.
+    let mixed = (entry[0] ^ entry[1]).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> (u64::BITS - length.trailing_zeros())) as usize
+}
+
+/// A table has at least this many places for each entry. A small one is in the first level cache anyway, so it can have more.
+#[inline(always)]
+const fn least_share(length: usize) -> usize {
+    if length < 8192 { 3 } else { 2 }
 }
 
 impl Default for ClassTable {
@@ -59,7 +68,7 @@ impl ClassTable {
     pub fn find(&self, size: u64, stack: u32) -> Option<u32> {
         let wanted = pack(size, stack);
         let mask = self.table.len() - 1;
-        let mut at = hash(&wanted) as usize & mask;
+        let mut at = home(&wanted, self.table.len());
         loop {
             let [first, second] = self.table[at];
             if first == wanted[0] && second >> 32 == wanted[1] >> 32 && second as u32 != 0 {
@@ -74,7 +83,7 @@ impl ClassTable {
 
     /// Adds a pair that is not known yet.
     pub fn add(&mut self, size: u64, stack: u32, index: u32) {
-        if (self.used + 1) * 3 > self.table.len() * 2 {
+        if (self.used + 1) * least_share(self.table.len()) > self.table.len() {
             self.grow();
         }
         let mut entry = pack(size, stack);
@@ -85,7 +94,7 @@ impl ClassTable {
 
     fn place(table: &mut [Entry], entry: Entry) {
         let mask = table.len() - 1;
-        let mut at = hash(&[entry[0], entry[1] & !0xffff_ffff]) as usize & mask;
+        let mut at = home(&[entry[0], entry[1] & !0xffff_ffff], table.len());
         while table[at][1] as u32 != 0 {
             at = (at + 1) & mask;
         }
@@ -202,6 +211,27 @@ mod tests {
         for ((size, stack), index) in model {
             assert_eq!(alloc_classes.find(size, stack), Some(index));
             assert_eq!(alloc_classes.usage_mut(index).unwrap().size, size);
+        }
+    }
+
+    /// All pairs of many sizes and few stacks, as a program has them that allocates in a few functions. A search that looks at several
+    /// places costs more than all other steps of an allocation.
+    #[test]
+    fn pairs_of_few_stacks_are_found_at_once() {
+        for (sizes, step) in [(1400, 1), (175, 8), (500, 64), (40, 4096)] {
+            for stacks in [1, 8, 16, 100] {
+                let mut table = ClassTable::default();
+                let pairs = (0..sizes).flat_map(|n| (1..=stacks).map(move |stack| (16 + n * step, stack)));
+                pairs.enumerate().for_each(|(index, (size, stack))| table.add(size, stack, index as u32));
+                let length = table.table.len();
+                let looks = |(at, entry): (usize, &Entry)| {
+                    let home = home(&[entry[0], entry[1] & !0xffff_ffff], length);
+                    at.wrapping_sub(home) % length + 1
+                };
+                let used = table.table.iter().enumerate().filter(|(_, entry)| entry[1] as u32 != 0);
+                let all: usize = used.map(looks).sum();
+                assert!(all as u64 * 2 < sizes * stacks as u64 * 3, "{sizes} * {step}, {stacks}: {all}");
+            }
         }
     }
 

@@ -111,6 +111,19 @@ impl Blocks {
         }
     }
 
+    /// Visits some blocks, about as many as `most`. Begins at `from`, which is 0 at first, and returns where to continue, or `None` after
+    /// the last block. A block that lives during all calls is visited once.
+    pub fn visit_some(&self, from: u64, most: usize, look: impl FnMut(u64, Block)) -> Option<u64> {
+        match &self.table {
+            // It is small enough for one call. If it grew out of its size meanwhile, the visit continues in the large one.
+            Table::Small(table) => {
+                table.for_each(look);
+                None
+            }
+            Table::Large(table) => table.visit_some(from, most / 2, look),
+        }
+    }
+
     /// Removes all blocks and frees the memory.
     pub fn clear(&mut self) {
         *self = Self::new();

@@ -105,6 +105,11 @@ impl Holder {
 }
 
 impl Holdings {
+    /// The blocks that a process has allocated or taken over.
+    pub fn blocks_of(&self, number: Number) -> Option<&Blocks> {
+        self.get(number).map(|holder| &holder.blocks)
+    }
+
     fn get(&self, number: Number) -> Option<&Holder> {
         self.processes.get(number)?.as_ref()
     }

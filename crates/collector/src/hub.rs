@@ -47,7 +47,7 @@ pub struct Joined {
 
 impl Hub {
     pub fn create(plan: LivePlan) -> Result<Self, SetupError> {
-        let page = HubPage::create(false)?;
+        let page = HubPage::create(false, "")?;
         let spares = page.hub().offers.iter().map(|_| None).collect();
         Ok(Hub { page, plan, spares, wanted: FEW })
     }

@@ -20,19 +20,23 @@ mod clock;
 mod cores;
 mod domain_recorder;
 mod drain;
+mod ends;
 mod error;
 #[cfg(any(fuzzing, test))]
 pub mod fuzzing;
+mod heaps;
 mod holdings;
 mod hub;
 mod instances;
 mod live;
 mod mapping;
 mod memory;
+mod memory_parts;
 mod merge;
 mod modules;
 mod numbering;
 mod observed;
+mod offered;
 pub mod part;
 mod proc_files;
 mod queue;
@@ -60,7 +64,8 @@ pub use live::{Ask, Reason, Snapshot};
 pub use mapping::{Mapping, Setup, SlotArea};
 pub use memory::{Memory, heap_of};
 pub use modules::text as name_of;
-pub use observed::{Inspect, Observed, Replaced};
+pub use observed::{Inspect, Observed, Replaced, UnrecordedProcesses};
+pub use offered::{Offered, TreeHub};
 pub use recording::{Attachment, End, FailedCheck, LivePlan, Outcome, Plan, Recording};
 pub use spawn::{
     Going, Inbox, Inherited, Launch, Received, Waiting, children_peak_rss, environment, spawn, spawn_waiting,

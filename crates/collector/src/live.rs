@@ -1,7 +1,7 @@
 //! A session without a trace: the questions that it takes, and its answers.
 use crate::aggregate::LiveSite;
 use crate::memory::Memory;
-use format::{Losses, Module, Totals};
+use format::{Losses, MemoryInstant, Module, Totals};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -79,6 +79,8 @@ pub struct Snapshot {
     pub modules: Vec<Module>,
     /// The last look at the target's memory. If the target is gone, it was made before its end.
     pub memory: Memory,
+    /// The last look at the parts of the target's memory.
+    pub memory_parts: Option<Arc<MemoryInstant>>,
     /// Counts this snapshot in the session's backlog until it is dropped.
     pub held: BacklogShare,
 }

@@ -11,7 +11,7 @@ use channel::{Clock, Geometry, Header, Hub, OnFull, Phase, Region, Ring, SlotHea
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{io, ptr};
@@ -80,6 +80,23 @@ impl Mapping {
         Ok(Mapping { region, fd })
     }
 
+    /// Maps memory of ours a second time, for another thread. `fd` is the number of its descriptor, and `geometry` the one
+    /// that it was created with.
+    pub fn again(fd: u32, geometry: Geometry) -> io::Result<Self> {
+        let path = format!("/proc/self/fd/{fd}");
+        let fd =
+            rustix::fs::open(path, rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
+        if rustix::fs::fstat(&fd)?.st_size != geometry.total_len() as i64 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let base = map(fd.as_fd(), 0, geometry.fixed_len())?;
+        // SAFETY: `create` has checked the geometry, and `base` is page-aligned, readable and writable for `fixed_len`
+        // bytes (`map`) until `Mapping::drop`. All of it can be read: `create` sealed the file, and `fstat` has found its
+        // whole length.
+        let region = unsafe { Region::new(base, geometry) };
+        Ok(Mapping { region, fd })
+    }
+
     pub const fn region(&self) -> Region<'_> {
         self.region
     }
@@ -141,8 +158,9 @@ unsafe impl Send for HubPage {}
 unsafe impl Sync for HubPage {}
 
 impl HubPage {
-    /// `is_shared`: one thread collects the events of all processes.
-    pub fn create(is_shared: bool) -> Result<Self, SetupError> {
+    /// `is_shared`: one thread collects the events of all processes. `names`: those of the programs that are recorded, with
+    /// commas between them; empty = all. They are cut to `channel::NAMES` bytes.
+    pub fn create(is_shared: bool, names: &str) -> Result<Self, SetupError> {
         let failed = |error: rustix::io::Errno| SetupError::Memory(error.into());
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("heaptrack-hub", flags).map_err(failed)?;
@@ -158,6 +176,9 @@ impl HubPage {
             (&raw mut (*hub).version).write(channel::VERSION);
             (&raw mut (*hub).collector_pid).write(std::process::id());
             (&raw mut (*hub).is_shared).write(is_shared as u32);
+            let mut room = [0; channel::NAMES];
+            room.iter_mut().zip(names.bytes()).for_each(|(place, byte)| *place = byte);
+            (&raw mut (*hub).names).write(room);
         }
         Ok(HubPage { page, fd })
     }
@@ -468,6 +489,16 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
     // SAFETY: `tgkill` takes numbers only and touches no memory of ours; signal 0 is never delivered.
     let answer = unsafe { libc::syscall(libc::SYS_tgkill, pid as libc::c_long, tid as libc::c_long, 0) };
     answer == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// Returns the status of a process that has ended and was waited for, as wait(2) returns it. Linux 6.15 and newer know it.
+pub fn exit_of(pidfd: &OwnedFd) -> Option<i32> {
+    // SAFETY: `pidfd_info` consists of integers only, so zero bytes are a valid value.
+    let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
+    info.mask = libc::PIDFD_INFO_EXIT.into();
+    // SAFETY: the request has the size of `pidfd_info` in its number, and the kernel writes at most that much to `info`.
+    let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) };
+    (result == 0 && info.mask & u64::from(libc::PIDFD_INFO_EXIT) != 0).then_some(info.exit_code)
 }
 
 /// Reads the processor's time stamp counter.

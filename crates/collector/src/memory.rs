@@ -2,6 +2,7 @@
 //!
 //! Receives: a pid. Returns: bytes. Must hold: if the target is gone, the last values stay; regular looks take at most
 //! a hundredth of the time, because the target's page faults may have to wait for a look.
+use crate::memory_parts::smaps::{self, MappedRange};
 use format::HeapAtAttach;
 use std::fs;
 use std::path::Path;
@@ -10,8 +11,6 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_secs(1);
 const FIRST: Duration = Duration::from_millis(1);
 const COST: u32 = 100;
-/// glibc's arenas begin at multiples of this (HEAP_MAX_SIZE).
-const ARENA: u64 = 64 << 20;
 
 /// Sizes in bytes at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,75 +89,17 @@ fn read(pid: u32, time_ns: u64) -> Option<Memory> {
 /// Reads the size of `[heap]` and of malloc's arenas from `smaps` in the process's folder in /proc. Returns `None` if
 /// that file cannot be read.
 pub fn heap_of(process: &Path) -> Option<HeapAtAttach> {
-    let smaps = fs::read(process.join("smaps")).ok()?;
-    let (size_bytes, rss_bytes) = allocator(&String::from_utf8_lossy(&smaps));
-    Some(HeapAtAttach { size_bytes, rss_bytes })
-}
-
-/// Returns the size and the resident size of `[heap]` and the arenas together, in bytes.
-fn allocator(smaps: &str) -> (u64, u64) {
-    let (mut size, mut resident) = (0, 0);
-    let mut is_ours = false;
-    for line in smaps.lines() {
-        let kilobytes = |text: &str| text.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) << 10;
-        if let Some(rest) = line.strip_prefix("Size:") {
-            size += if is_ours { kilobytes(rest) } else { 0 };
-        } else if let Some(rest) = line.strip_prefix("Rss:") {
-            resident += if is_ours { kilobytes(rest) } else { 0 };
-        } else if line.as_bytes().first().is_some_and(u8::is_ascii_hexdigit) && line.contains('-') {
-            // The first line of a mapping begins with a hexadecimal digit. Names of fields begin with a capital, and
-            // have no `-`.
-            is_ours = is_allocator(line);
-        }
-    }
-    (size, resident)
-}
-
-/// Returns true if malloc takes small blocks from this mapping: it is `[heap]`, glibc has named it as an arena, or it
-/// has no name, is private and writable, and begins where an arena can begin. `line` is the mapping's first line in
-/// smaps: `START-END PERMISSIONS OFFSET DEVICE INODE NAME`.
-fn is_allocator(line: &str) -> bool {
-    let mut words = line.split_ascii_whitespace();
-    let start = words.next().and_then(|range| u64::from_str_radix(range.split('-').next()?, 16).ok());
-    let is_private = words.next() == Some("rw-p");
-    match words.nth(3) {
-        None => is_private && start.is_some_and(|start| start % ARENA == 0),
-        Some("[heap]") => true,
-        Some("[anon:") => line.contains("glibc: malloc"),
-        Some(_) => false,
-    }
+    let mappings = smaps::read(process).ok()?;
+    let heap = || mappings.iter().filter(|range| range.is_heap_or_arena());
+    Some(HeapAtAttach {
+        size_bytes: heap().map(MappedRange::size).sum(),
+        rss_bytes: heap().map(|range| range.rss_bytes).sum(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn heap_and_arenas_count_and_nothing_else() {
-        let smaps = "\
-5581c0000000-5581c0021000 rw-p 00000000 00:00 0                          [heap]
-Size:                132 kB
-Rss:                  12 kB
-7f0a14000000-7f0a14021000 rw-p 00000000 00:00 0
-Size:                 16 kB
-Rss:                   8 kB
-7f0a14021000-7f0a18000000 ---p 00000000 00:00 0
-Size:              65404 kB
-Rss:                   0 kB
-7f0a1c001000-7f0a1c021000 rw-p 00000000 00:00 0
-Size:                  7 kB
-Rss:                   7 kB
-7f0a20000000-7f0a20021000 r-xp 00000000 00:00 0                          /lib/x
-Size:                  7 kB
-Rss:                   7 kB
-7f0a24000000-7f0a24026000 rw-p 00001000 fe:01 918273                     /usr/lib/libx.so
-Size:                  4 kB
-Rss:                   4 kB
-Shared_Clean:          7 kB
-ProtectionKey:         0
-";
-        assert_eq!(allocator(smaps), (148 << 10, 20 << 10));
-    }
 
     #[test]
     fn we_have_memory_ourselves() {

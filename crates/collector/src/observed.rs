@@ -2,12 +2,12 @@
 //!
 //! The collector has the facts. The front end looks at the modules' files and makes sentences of both.
 use crate::session::Collector;
-use channel::{Header, UnrecordedExec};
+use channel::{Header, Hub, UnrecordedExec};
 use format::{Module, Unseen};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Called once, at the end of a session, on the collecting thread.
-pub type Inspect = fn(&Observed<'_>) -> Vec<Unseen>;
+pub type Inspect = Box<dyn FnOnce(&Observed<'_>) -> Vec<Unseen> + Send>;
 
 #[derive(Debug)]
 pub struct Observed<'a> {
@@ -17,8 +17,37 @@ pub struct Observed<'a> {
     /// The program has installed a system call filter of its own.
     pub is_sandboxed: bool,
     pub replaced: Option<Replaced>,
+    /// How often an allocator freed many blocks at once of which it is not known which they were.
+    pub unknown_heap_ends: u64,
     /// Every module that was ever loaded, with its `channel::ModuleFlags`.
     pub modules: Vec<(&'a Module, u32)>,
+    pub unrecorded: UnrecordedProcesses,
+}
+
+/// The processes of a followed tree that ran unrecorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnrecordedProcesses {
+    /// The name of a program, why it was not recorded, and how often it ran.
+    pub programs: Vec<(String, UnrecordedExec, u32)>,
+    /// Runs of further programs.
+    pub more: u32,
+    /// Processes that could not join.
+    pub missed: u32,
+}
+
+impl UnrecordedProcesses {
+    pub(crate) fn of(hub: &Hub) -> Self {
+        let places = hub.unrecorded.iter().filter_map(|place| {
+            let why = UnrecordedExec::from_word(place.why.load(Ordering::Acquire))?;
+            let count = place.count.load(Ordering::Relaxed);
+            (count > 0).then(|| (text_of(&place.name), why, count))
+        });
+        UnrecordedProcesses {
+            programs: places.collect(),
+            more: hub.more_unrecorded.load(Ordering::Relaxed),
+            missed: hub.missed.load(Ordering::Relaxed),
+        }
+    }
 }
 
 /// The program executed another one that did not record.
@@ -44,6 +73,8 @@ impl Collector {
             is_attached: self.plan.attached.is_some(),
             is_sandboxed: self.header.no_syscalls.load(Ordering::Acquire) != 0,
             replaced,
+            unknown_heap_ends: self.recorder.unknown_heap_ends(),
+            unrecorded: self.hub().map(UnrecordedProcesses::of).unwrap_or_default(),
             modules: self.recorder.modules().iter().map(|module| (module, flags(module))).collect(),
         }
     }
@@ -63,8 +94,12 @@ impl Collector {
 }
 
 fn left_for(header: &Header) -> String {
-    let mut bytes: Vec<u8> =
-        header.left_for.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+    text_of(&header.left_for)
+}
+
+/// A text that a target has stored, up to its first zero byte.
+fn text_of(words: &[AtomicU64]) -> String {
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
     bytes.truncate(bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()));
     String::from_utf8_lossy(&bytes).into_owned()
 }

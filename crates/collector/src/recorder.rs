@@ -6,9 +6,10 @@
 mod followed;
 
 use crate::aggregate::LiveSite;
-use crate::blocks::Blocks;
+use crate::blocks::{Block, Blocks};
 use crate::clock::Timeline;
 use crate::domain_recorder::DomainRecorder;
+use crate::heaps::Heaps;
 use crate::mapping::Mapping;
 use crate::merge::{Consumer, Item, NumberSource, RecentFrees, Verdict, take_each};
 use crate::modules::Modules;
@@ -17,7 +18,7 @@ use crate::proc_files::Process;
 use crate::sink::Sink;
 use crate::threads::Threads;
 use crate::tree::Tree;
-use channel::{CUSTOM, Event, Path, StackId, Stamp, split_size};
+use channel::{CUSTOM, Event, HeapMark, Path, StackId, Stamp, split_size};
 use format::{Domain, Frame, Module, RawBlock, StackEncoder, Thread, Totals};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,6 +35,9 @@ pub struct Recorder {
     stacks: StackEncoder,
     /// The blocks of both domains; a bit of the address tells which.
     blocks: Blocks,
+    heaps: Heaps,
+    /// Blocks of the trace that had to be taken in the middle of a round.
+    early: Vec<RawBlock>,
     threads: Threads,
     modules: Modules,
     new_modules: Vec<Module>,
@@ -56,6 +60,8 @@ impl Recorder {
             definitions: Definitions::default(),
             stacks: StackEncoder::new(),
             blocks: Blocks::new(),
+            heaps: Heaps::default(),
+            early: Vec::new(),
             threads: Threads::default(),
             modules: Modules::new(launched),
             new_modules: Vec::new(),
@@ -83,6 +89,7 @@ impl Recorder {
     pub fn has_pending(&self) -> bool {
         self.malloc.has_pending()
             || self.custom_totals().is_some() && self.custom.has_pending()
+            || !self.early.is_empty()
             || self.tree.as_ref().is_some_and(|tree| tree.has_new())
     }
 
@@ -138,8 +145,14 @@ impl Recorder {
         }
     }
 
+    /// How often blocks were freed with their heap of which it is not known which they were.
+    pub const fn unknown_heap_ends(&self) -> u64 {
+        self.heaps.unknown()
+    }
+
     /// Takes all pending blocks, in the order in which they must be in the file.
     pub fn take_blocks(&mut self, mut put: impl FnMut(RawBlock)) {
+        self.early.drain(..).for_each(&mut put);
         self.learn_own();
         if !self.new_modules.is_empty() {
             put(Module::to_block(&self.new_modules));
@@ -167,6 +180,7 @@ impl Recorder {
     pub fn new_window(&mut self) {
         self.malloc.new_window();
         self.blocks.clear();
+        self.heaps.clear();
     }
 
     /// For the live front end: frees memory when there are many stacks. The merge must hold no event.
@@ -180,6 +194,28 @@ impl Recorder {
     /// For the live front end: returns all sites with live blocks.
     pub fn live_sites(&self) -> Vec<LiveSite> {
         self.malloc.live_sites(&self.blocks)
+    }
+
+    /// Returns a number for the program that runs in a process. It changes with an exec.
+    pub fn program_of(&self, pid: u32) -> Option<u32> {
+        match &self.tree {
+            None => Some(self.malloc.image()),
+            Some(tree) => tree.find(pid).map(u32::from),
+        }
+    }
+
+    /// Visits some of malloc's live blocks of a process, with their sizes, as `Blocks::visit_some` does. Without a tree there is only one
+    /// process.
+    pub fn visit_blocks(&self, pid: u32, from: u64, most: usize, mut look: impl FnMut(u64, u64)) -> Option<u64> {
+        let blocks = match &self.tree {
+            None => &self.blocks,
+            Some(tree) => tree.find(pid).and_then(|number| tree.holdings.blocks_of(number.into()))?,
+        };
+        blocks.visit_some(from, most, |address, block| {
+            if address & CUSTOM == 0 {
+                look(address, self.malloc.size(block.alloc_class));
+            }
+        })
     }
 
     /// All modules that were ever loaded.
@@ -240,8 +276,14 @@ impl Recorder {
             }
             self.context::<IS_CUSTOM>(item);
             self.domain::<IS_CUSTOM>().alloc(block);
+            if self.heaps.is_used() {
+                self.heaps.allocated(item);
+            }
         } else {
             let Some(block) = self.blocks.remove(item.address) else { return Verdict::NotLive };
+            if self.heaps.is_used() {
+                self.heaps.freed(item);
+            }
             self.context::<IS_CUSTOM>(item);
             self.domain::<IS_CUSTOM>().free(block, item.is_by_realloc());
         }
@@ -263,9 +305,15 @@ impl Recorder {
                 }
                 self.context::<false>(item);
                 self.malloc.alloc(block);
+                if self.heaps.is_used() {
+                    self.heaps.allocated(item);
+                }
             }
             Event::Free { address, by_realloc, .. } => {
                 let Some(block) = self.blocks.remove(address) else { return Verdict::NotLive };
+                if self.heaps.is_used() {
+                    self.heaps.freed(item);
+                }
                 self.context::<false>(item);
                 self.malloc.free(block, by_realloc);
             }
@@ -283,8 +331,32 @@ impl Recorder {
             }
             // This event comes before the slot's new thread is known.
             Event::Image { stamp, image } => self.end_image(stamp, image),
+            Event::Heap { mark, heap, .. } => self.mark_heap(mark, heap, item),
             Event::Fork { .. } => (),
             Event::Alloc { .. } | Event::Free { .. } => (),
+        }
+    }
+
+    /// A mark about a heap. If the heap ends, its blocks end as if each of them had been freed.
+    #[cold]
+    fn mark_heap(&mut self, mark: HeapMark, heap: u64, item: &Item) {
+        let ended = self.heaps.mark(mark, heap, item);
+        let mut blocks: Vec<Block> = ended.iter().filter_map(|address| self.blocks.remove(*address)).collect();
+        // In the order of their allocation, so that the file does not depend on the layout of a table.
+        blocks.sort_unstable_by_key(|block| block.sequence);
+        for block in blocks {
+            self.context::<false>(item);
+            self.malloc.free(block, false);
+            self.make_room();
+        }
+    }
+
+    /// Takes the blocks of the trace if they are full, because one event can end any number of blocks.
+    fn make_room(&mut self) {
+        if self.malloc.is_full() && !self.malloc.is_live() {
+            let mut early = std::mem::take(&mut self.early);
+            self.take_blocks(|block| early.push(block));
+            self.early = early;
         }
     }
 
@@ -308,6 +380,7 @@ impl Recorder {
             return;
         }
         self.blocks.clear();
+        self.heaps.clear();
         for domain in [&mut self.malloc, &mut self.custom] {
             domain.mark(stamp, &mut self.timeline);
             domain.new_image(image);
@@ -321,6 +394,9 @@ impl Recorder {
             return;
         }
         if let Some(block) = self.blocks.remove(item.address) {
+            if self.heaps.is_used() {
+                self.heaps.freed(item);
+            }
             self.domain::<IS_CUSTOM>().free_implied(block);
         }
         self.take(item);

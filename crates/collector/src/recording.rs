@@ -10,7 +10,9 @@ use crate::cores::RecorderThreads;
 use crate::error::SetupError;
 use crate::live::{Ask, Snapshot};
 use crate::mapping::{AliveWord, HubPage, Mapping, Setup, hold_until_death, take_memory_in_large_steps, tsc};
+use crate::memory_parts::MemoryPlan;
 use crate::observed::Inspect;
+use crate::offered::TreeHub;
 use crate::session::Collector;
 use crate::sink::Sink;
 use crate::stats::Stats;
@@ -20,12 +22,17 @@ use format::{Exit, HeapAtAttach, Losses, RawBlock, Totals, Unseen, Waits};
 use rustix::thread::futex;
 use std::fs::File;
 use std::num::NonZero;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use std::{fmt, io};
+
+/// How often a session without a trace measures the parts of the resident memory.
+const LIVE_MEMORY: Duration = Duration::from_secs(1);
 
 /// What to record, and where to write it.
 #[derive(Debug)]
@@ -45,7 +52,9 @@ pub struct Plan {
     /// How many threads may order, pair and record events.
     pub threads: RecorderThreads,
     /// Records everything that the program starts, too.
-    pub follows: bool,
+    pub follows: Option<String>,
+    /// How often to measure the parts of the resident memory. `None`: never.
+    pub memory_every: Option<Duration>,
 }
 
 /// How to watch a target without writing a trace.
@@ -67,6 +76,8 @@ pub struct Attachment {
     /// Its shared memory, which contains only zeros.
     pub channel: OwnedFd,
     pub heap: HeapAtAttach,
+    /// The memory that the recorder has mapped into it, besides the shared memory.
+    pub own_ranges: Vec<Range<u64>>,
 }
 
 /// The number that the target stored in `Header::failed_check`. A hostile target may store any number.
@@ -111,6 +122,8 @@ pub struct Outcome {
     pub unread: Vec<Snapshot>,
     /// Snapshots that a signal or the owner asked for and that were not made, because too many were waiting already.
     pub unanswered: u64,
+    /// How many child processes the program started that were not followed.
+    pub children: u32,
 }
 
 /// How the target ended.
@@ -170,12 +183,15 @@ pub(crate) struct Subject {
     pub(crate) threads: RecorderThreads,
     /// The page of a followed tree.
     pub(crate) hub: Option<Arc<HubPage>>,
+    pub(crate) memory: MemoryPlan,
 }
 
 /// The collecting thread's ends of its channels.
 pub(crate) struct Inboxes {
     /// Blocks that other threads made.
     pub(crate) further: mpsc::Receiver<RawBlock>,
+    /// Sends blocks to `further`.
+    pub(crate) to_further: mpsc::Sender<RawBlock>,
     pub(crate) asks: mpsc::Receiver<Ask>,
     pub(crate) snapshots: mpsc::Sender<Snapshot>,
 }
@@ -185,7 +201,7 @@ impl Recording {
     /// for the target.
     pub fn start(plan: Plan) -> Result<Self, SetupError> {
         let mapping = Mapping::create(&plan.setup)?;
-        Self::start_with(plan, mapping, None)
+        Self::start_with(plan, mapping, None, Vec::new())
     }
 
     /// Starts a session that writes a trace of a process that is already running and has created the shared memory
@@ -193,15 +209,21 @@ impl Recording {
     pub fn start_attached(plan: Plan, attachment: Attachment) -> Result<Self, SetupError> {
         let mapping = Mapping::adopt(&plan.setup, attachment.channel)?;
         mapping.region().header().target_pid.store(attachment.pid, Ordering::Release);
-        Self::start_with(plan, mapping, Some(attachment.heap))
+        Self::start_with(plan, mapping, Some(attachment.heap), attachment.own_ranges)
     }
 
-    fn start_with(plan: Plan, mapping: Mapping, attached: Option<HeapAtAttach>) -> Result<Self, SetupError> {
+    fn start_with(
+        plan: Plan,
+        mapping: Mapping,
+        attached: Option<HeapAtAttach>,
+        own_ranges: Vec<Range<u64>>,
+    ) -> Result<Self, SetupError> {
         take_memory_in_large_steps();
         let writer = Writer::start(plan.file, plan.bound)?;
-        let Plan { setup, folder, command, exe, tool, threads, follows, .. } = plan;
-        let hub = if follows { Some(Arc::new(HubPage::create(true)?)) } else { None };
-        let subject = Subject { setup, folder, command, exe, tool, threads, hub, attached };
+        let Plan { setup, folder, command, exe, tool, threads, follows, memory_every, .. } = plan;
+        let memory = MemoryPlan { every: memory_every, is_attached: attached.is_some(), own_ranges };
+        let hub = follows.map(|names| HubPage::create(true, &names)).transpose()?.map(Arc::new);
+        let subject = Subject { setup, folder, command, exe, tool, threads, hub, attached, memory };
         Self::begin(subject, mapping, writer, Sink::trace())?.ready()
     }
 
@@ -222,15 +244,20 @@ impl Recording {
     pub fn live_attached(plan: LivePlan, attachment: Attachment) -> Result<Self, SetupError> {
         let mapping = Mapping::adopt(&plan.setup, attachment.channel)?;
         mapping.region().header().target_pid.store(attachment.pid, Ordering::Release);
-        Self::begin_live_in(plan, mapping, Some(attachment.heap))?.ready()
+        Self::begin_live_in(plan, mapping, Some(attachment.heap), attachment.own_ranges)?.ready()
     }
 
     fn begin_live(plan: LivePlan) -> Result<Starting, SetupError> {
         let mapping = Mapping::create(&plan.setup)?;
-        Self::begin_live_in(plan, mapping, None)
+        Self::begin_live_in(plan, mapping, None, Vec::new())
     }
 
-    fn begin_live_in(plan: LivePlan, mapping: Mapping, attached: Option<HeapAtAttach>) -> Result<Starting, SetupError> {
+    fn begin_live_in(
+        plan: LivePlan,
+        mapping: Mapping,
+        attached: Option<HeapAtAttach>,
+        own_ranges: Vec<Range<u64>>,
+    ) -> Result<Starting, SetupError> {
         let LivePlan { setup, folder, exe, depth } = plan;
         let subject = Subject {
             setup,
@@ -241,6 +268,7 @@ impl Recording {
             threads: RecorderThreads::Exactly(NonZero::<usize>::MIN),
             hub: None,
             attached,
+            memory: MemoryPlan { every: Some(LIVE_MEMORY), is_attached: attached.is_some(), own_ranges },
         };
         Self::begin(subject, mapping, Writer::nowhere(), Sink::Live(Box::new(Aggregate::new(depth))))
     }
@@ -255,7 +283,7 @@ impl Recording {
         let (ready, is_ready) = mpsc::channel();
         let (asks, asks_inbox) = mpsc::channel();
         let (to_reader, snapshots) = mpsc::channel();
-        let inboxes = Inboxes { further, asks: asks_inbox, snapshots: to_reader };
+        let inboxes = Inboxes { further, to_further: blocks.clone(), asks: asks_inbox, snapshots: to_reader };
         let (hub, tree_hub) = (plan.hub.clone(), plan.hub.clone());
         let (shared, numbers, stopping) = (Arc::clone(&mapping), Arc::clone(&stats), Arc::clone(&stop));
         let work = move || {
@@ -295,6 +323,12 @@ impl Recording {
     pub fn hub_variable(&self) -> Option<String> {
         let page = self.hub.as_ref()?;
         Some(format!("/proc/{}/fd/{}", std::process::id(), page.fd().as_raw_fd()))
+    }
+
+    /// Returns the hub of a followed tree.
+    pub fn tree_hub(&self) -> Option<TreeHub> {
+        let geometry = *self.mapping.region().geometry();
+        self.hub.clone().map(|page| TreeHub::new(page, geometry))
     }
 
     /// Returns the sender for blocks that other threads make (names of frames). They are written to the trace.
@@ -351,7 +385,7 @@ impl Recording {
     /// Ends the session, because the target is gone or the owner wants to stop: writes all committed events and closes
     /// the trace. Returns `None` if the collecting thread failed.
     pub fn finish(self, end: End) -> Option<Outcome> {
-        self.finish_inspected(end, |_| Vec::new())
+        self.finish_inspected(end, Box::new(|_| Vec::new()))
     }
 
     /// Ends the session like `finish`. The collecting thread calls `inspect`, which finds out what could not be

@@ -15,6 +15,7 @@ use crate::drain::{Drain, Drained};
 use crate::live::{Ask, Backlog};
 use crate::mapping::{Mapping, SharedHeader};
 use crate::memory::Looks;
+use crate::memory_parts::MemoryLooks;
 use crate::merge::{Merge, Patience, Stopped};
 use crate::proc_files::Process;
 use crate::queue::Store;
@@ -84,6 +85,7 @@ pub(crate) struct Collector {
     /// The watermark of the round before.
     last_watermark: Stamp,
     looks: Looks,
+    memory_looks: MemoryLooks,
     is_live: bool,
     /// Our own resident memory when the target was forked, plus `LAUNCH_SLACK`.
     launch_rss: u64,
@@ -115,6 +117,7 @@ impl Collector {
         if members.is_some() {
             recorder.follow();
         }
+        let memory_looks = MemoryLooks::new(plan.memory.clone(), inboxes.to_further.clone());
         // The first process of a tree has number 1, so that its blocks take the way of a tree.
         let first = members.is_some() as u16;
         Collector {
@@ -139,6 +142,7 @@ impl Collector {
             unanswered: 0,
             last_watermark: 0,
             looks: Looks::new(),
+            memory_looks,
             is_live,
             launch_rss: Process::new(std::process::id()).rss_bytes().unwrap_or(u64::MAX / 2) + LAUNCH_SLACK,
             first_pending: None,
@@ -206,6 +210,7 @@ impl Collector {
             self.sample_memory();
         }
         self.periodic(pid);
+        self.measure_parts(pid);
         self.publish();
         drained
     }
@@ -216,7 +221,10 @@ impl Collector {
         let is_much = self.unmerged >= self.mapping.region().geometry().ring_words as usize / 4;
         let is_busy = is_much || now - self.last_round < BUSY;
         self.last_round = now;
-        let is_due = is_busy || self.is_live || !self.is_recording() || now - self.last_merge >= MERGE_EVERY;
+        // The blocks of a process that has ended count as live until the merge that ends it.
+        let has_news = self.members.as_ref().is_some_and(Members::take_news);
+        let is_due =
+            is_busy || has_news || self.is_live || !self.is_recording() || now - self.last_merge >= MERGE_EVERY;
         if is_due {
             (self.last_merge, self.unmerged) = (now, 0);
         }
@@ -254,6 +262,15 @@ impl Collector {
     fn sample_memory(&mut self) {
         let others = || self.members.as_ref().map_or(0, Members::rss_bytes);
         self.sampler.look(&self.mapping, &self.recorder, others);
+    }
+
+    /// Goes on with measuring the parts of the resident memory. In a tree, those of the first process.
+    fn measure_parts(&mut self, pid: u32) {
+        if pid != 0 && self.is_recording() {
+            let rss_bytes = || self.recorder.process.rss_bytes().unwrap_or(0);
+            let time_ns = self.recorder.timeline.now_ns();
+            self.memory_looks.go_on(&self.recorder, pid, time_ns, rss_bytes);
+        }
     }
 
     /// The futex on which we sleep.

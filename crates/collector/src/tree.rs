@@ -35,6 +35,8 @@ pub struct Tree {
     unused: VecDeque<Number>,
     /// By the number of the parent, and the parent's own count of forks.
     forks: HashMap<(Number, u32), Number>,
+    /// The same for children that have not joined before their parent ended, by the pid of the parent.
+    orphans: HashMap<(u32, u32), Number>,
     /// Entries that were written.
     written: u32,
     new: Processes,
@@ -174,7 +176,7 @@ impl Tree {
     }
 
     /// The program that runs in a process now.
-    fn find(&self, pid: u32) -> Option<Number> {
+    pub fn find(&self, pid: u32) -> Option<Number> {
         // The latest, if it has replaced another one that has not ended here yet.
         self.running().filter(|(_, running)| running.entry.pid == pid).map(|(number, _)| number).last()
     }
@@ -187,7 +189,8 @@ impl Tree {
         }
         let parent = self.find(parent_pid).filter(|_| parent_pid != pid);
         let old = self.find(pid);
-        let known = parent.and_then(|parent| self.forks.get(&(parent, fork)).copied()).filter(|_| fork != 0);
+        let of_living = parent.and_then(|parent| self.forks.get(&(parent, fork)).copied());
+        let known = of_living.or_else(|| self.orphans.remove(&(parent_pid, fork))).filter(|_| fork != 0);
         let is_forked = start == ProcessStart::Forked;
         let number = match known.or(old).filter(|_| is_forked) {
             Some(number) => number,
@@ -196,10 +199,13 @@ impl Tree {
         if let (Some(parent), true, None) = (parent, is_forked && fork != 0, known) {
             self.forks.insert((parent, fork), number);
         }
-        let inherited_words = parent.and_then(|parent| self.get(parent)).map(|parent| parent.entry.command.clone());
+        let inherited = parent.and_then(|parent| self.get(parent)).map(|parent| &parent.entry);
+        let (inherited_exe, inherited_words) =
+            inherited.map(|entry| (entry.exe.clone(), entry.command.clone())).unzip();
         let running = self.get_mut(number)?;
         running.entry.pid = pid;
-        running.entry.exe = exe;
+        // A forked process that is gone already had the program of its parent.
+        running.entry.exe = if is_forked && exe.is_empty() { inherited_exe.unwrap_or_default() } else { exe };
         running.entry.command = if is_forked { inherited_words.unwrap_or(command) } else { command };
         running.entry.start = start;
         running.files = files;
@@ -347,6 +353,15 @@ impl Tree {
             child.parent = None;
             child.entry.parent = Some(entry.index);
         }
+        let is_its = |at: &(Number, u32)| at.0 == number;
+        let silent = |child: &Number| self.get(*child).is_some_and(|child| child.entry.pid == 0);
+        let orphans: Vec<(u32, Number)> = self
+            .forks
+            .iter()
+            .filter(|(at, child)| is_its(at) && silent(child))
+            .map(|(at, child)| (at.1, *child))
+            .collect();
+        self.orphans.extend(orphans.into_iter().map(|(fork, child)| ((entry.pid, fork), child)));
         // A program that replaced it has it as its parent, even if that has not started yet.
         for (_, later) in self.running_mut().filter(|(_, later)| later.replaces == Some(number)) {
             (later.replaces, later.parent) = (None, None);
@@ -371,6 +386,7 @@ impl Tree {
             *place = None;
         }
         self.forks.retain(|(parent, _), child| *parent != number && *child != number);
+        self.orphans.retain(|_, child| *child != number);
         self.unused.push_back(number);
     }
 

@@ -128,8 +128,12 @@ impl AttachBlock {
         if let Some(passed_on) = passed_on {
             const CARRIED: usize = offset_of!(Core, carried);
             core.put_value(CARRIED + offset_of!(Carried, library), passed_on.library)?;
-            core.put_value(CARRIED + offset_of!(Carried, value), passed_on.channel)?;
-            core.put(CARRIED + offset_of!(Carried, variable), (Variable::Channel as u32).to_ne_bytes());
+            let (variable, value) = match passed_on.to {
+                Recorder::Channel(value) => (Variable::Channel, value),
+                Recorder::Hub(value) => (Variable::Follow, value),
+            };
+            core.put_value(CARRIED + offset_of!(Carried, value), value)?;
+            core.put(CARRIED + offset_of!(Carried, variable), (variable as u32).to_ne_bytes());
         }
         Some(core.0)
     }
@@ -140,8 +144,16 @@ impl AttachBlock {
 pub struct PassedOn<'a> {
     /// The path of the capture library.
     pub library: &'a [u8],
+    pub to: Recorder<'a>,
+}
+
+/// Where a new program finds its recorder.
+#[derive(Clone, Copy, Debug)]
+pub enum Recorder<'a> {
     /// The value of HEAPTRACK_CHANNEL, without the number of a descriptor.
-    pub channel: &'a [u8],
+    Channel(&'a [u8]),
+    /// The value of HEAPTRACK_FOLLOW: a tree of processes is followed.
+    Hub(&'a [u8]),
 }
 
 /// The fields above are as large as the integers that are written over them.
@@ -228,7 +240,7 @@ mod tests {
         assert!(BLOCK.to_core_bytes(Some(long)).is_none());
     }
 
-    const PASSED_ON: PassedOn<'_> = PassedOn { library: b"/tmp/library.so", channel: b"-,/proc/1/fd/3" };
+    const PASSED_ON: PassedOn<'_> = PassedOn { library: b"/tmp/library.so", to: Recorder::Channel(b"-,/proc/1/fd/3") };
 
     #[test]
     fn an_image_of_another_build_is_refused() {

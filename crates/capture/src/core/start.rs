@@ -6,7 +6,7 @@ use crate::clock::Source;
 use crate::elf::{self, Debug, Headers, LinkMap};
 use crate::environment::{self, Environment};
 use crate::modules::KernelQueries;
-use crate::{dl_find_object, families, follow, loader, nesting, real, sandbox, signals, sys};
+use crate::{dl_find_object, exec, exec_site, families, follow, loader, nesting, real, sandbox, signals, sys};
 use channel::{Clock, Fence, Header, PAGE, Phase, Region};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ impl Core {
         }
         let ready = self.prepare().is_some();
         self.settle(if ready { State::Ready } else { State::Passive });
-        if ready {
+        if ready && follow::is_wanted() {
             self.open();
         }
     }
@@ -46,7 +46,7 @@ impl Core {
         // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
         unsafe {
             sandbox::resolve(maps, elf::own_dynamic());
-            crate::exec::resolve(maps, elf::own_dynamic());
+            exec::resolve(maps, elf::own_dynamic());
             crate::fork::resolve(maps, elf::own_dynamic());
             dl_find_object::resolve(maps, elf::own_dynamic());
         }
@@ -70,6 +70,8 @@ impl Core {
                 // uses.
                 unsafe { self.read_carried(environment, channel.get()) };
             }
+            // SAFETY: start-up (see `Core`): the initial list, which no other thread uses.
+            unsafe { remove_follow(environment) };
             return None;
         }
         // SAFETY: `start` has set `Starting`. Start-up (see `Core`): the initial list, which no other thread uses.
@@ -84,6 +86,10 @@ impl Core {
         // SAFETY: start-up (see `Core`): the initial list on the stack, which no other thread uses.
         let stops = unsafe { environment.take(environment::STOP_AT) };
         let pid = sys::getpid();
+        let is_wanted = !is_followed || follow::look_at_name();
+        if channel.is_empty() && !is_wanted {
+            return None;
+        }
         let region = if channel.is_empty() { follow::claim(pid)? } else { connect(channel.get())? };
         let header = region.header();
         if channel.is_empty() {
@@ -125,27 +131,34 @@ impl Core {
         }
     }
 
-    /// If heaptrace follows a tree of processes, maps its hub (`follow.rs`), remembers what every exec must pass on,
-    /// and returns true. Otherwise, or if the hub cannot be mapped, returns false and remembers nothing. Unlike
-    /// `read_carried`, it does not change the environment.
+    /// If a tree of processes is followed, maps its hub (`follow.rs`), remembers what every exec must pass on, and returns
+    /// true. Otherwise, or if the hub cannot be mapped, returns false and remembers nothing. Our variables are removed,
+    /// unless they must stay because not every exec can be hooked.
     ///
     /// # Safety
-    /// As `read_carried`: `Starting`, and the initial environment, which no other thread uses.
+    /// As `read_carried`: `Starting`, and the initial environment, which no other thread uses. `exec::resolve` was called.
     #[inline(never)]
     pub(super) unsafe fn read_hub(&self, environment: Environment) -> bool {
         // SAFETY: in `Starting` only this thread has a reference to `carried`. `copy` and `library` ask for the initial
-        // list that no other thread uses, which the caller promises.
+        // list that no other thread uses, which the caller promises. `exec::resolve` found libc's `execve`, and start-up
+        // (see `Core`) has one thread.
         unsafe {
             let carried = &mut *self.carried.get();
             carried.value = environment.copy(environment::FOLLOW);
-            if carried.value.is_empty() || !follow::find_hub(carried.value.as_c_string()) {
-                carried.value = environment::Value::EMPTY;
+            if carried.value.is_empty() {
                 return false;
             }
+            let is_found = follow::find_hub(carried.value.as_c_string());
             carried.library = environment.library();
             carried.variable = environment::Variable::Follow;
+            if !is_found || exec_site::patch(exec::libc_execve()) {
+                remove_follow(environment);
+            }
+            if !is_found {
+                carried.value = environment::Value::EMPTY;
+            }
+            is_found
         }
-        true
     }
 
     /// Sets the parts, fills the module table, patches the loader, and tells the collector that recording begins.
@@ -172,6 +185,10 @@ impl Core {
         header.fence.store(fence as u32, Ordering::Release);
         let image = header.image.fetch_add(1, Ordering::AcqRel) + 1;
         let private = region.private().cast::<Private>();
+        let inherits = is_forked && self.is_patched();
+        if inherits {
+            self.inherit_modules(&region);
+        }
         let parts = Parts { region, private, debug, program, pid };
         self.clock.set(Source::choose(header.clock == Clock::Tsc as u32, membarrier));
         self.clock.check_thread(header);
@@ -185,6 +202,23 @@ impl Core {
         // other thread has a reference to `parts`.
         unsafe { *self.parts.get() = MaybeUninit::new(parts) };
         self.gate.store(gate.cast(), Ordering::Release);
+        if !inherits {
+            self.find_modules(is_forked);
+        }
+        if header.heaptrace.watched != 0 {
+            signals::watch(is_forked);
+        } else if !inherits {
+            self.copy_suppressions();
+        }
+        follow::joined();
+        header.phase.store(Phase::Recording as u32, Ordering::Release);
+        self.ring_bell();
+        Some(())
+    }
+
+    /// Fills the module table from the loader's list, and watches the loader.
+    fn find_modules(&self, is_forked: bool) {
+        let debug = self.parts().debug;
         // SAFETY: start-up (see `Core`): the list is stable, and no notification can come, so this thread is the only
         // writer.
         unsafe {
@@ -193,20 +227,24 @@ impl Core {
         if !loader::watch(debug) {
             // SAFETY: start-up (see `Core`): `debug` is the loader's `r_debug`, its list is stable, and
             // `refresh_modules` has taken in its modules.
-            unsafe { dl_find_object::begin((*debug).maps, header.module_count.load(Ordering::Relaxed)) };
+            unsafe { dl_find_object::begin((*debug).maps, self.header().module_count.load(Ordering::Relaxed)) };
         }
         if !is_forked {
             self.wait_for_patches();
         }
-        if header.heaptrace.watched == 0 {
-            self.copy_suppressions();
-        } else {
-            signals::watch(is_forked);
-        }
-        follow::joined();
-        header.phase.store(Phase::Recording as u32, Ordering::Release);
-        self.ring_bell();
-        Some(())
+    }
+
+    /// Fills the module table in `region`, the new shared memory of a forked child, from that of its parent, in which the
+    /// profiler has patched the program. The parts are still those of the parent. The patch by which the parent watches
+    /// its loader, if it has one, is in the child, too.
+    #[cold]
+    #[inline(never)]
+    fn inherit_modules(&self, region: &Region<'static>) {
+        let private = region.private().cast::<Private>();
+        let stamp = region.header().ticks.load(Ordering::Relaxed);
+        // SAFETY: `private` is aligned and mapped (see `private`), and zeros are a valid `Private`. The child has one
+        // thread, and it is here, so no other code uses these tables.
+        unsafe { (*(*private).known_modules.get()).inherit(&(*private).modules, region, self.region(), stamp) };
     }
 
     pub(super) fn open(&self) {
@@ -256,6 +294,20 @@ impl Core {
             let Some((value, digits)) = environment::number(rest) else { break };
             stop.store(value, Ordering::Relaxed);
             rest = rest.get(digits + 1..).unwrap_or(&[]);
+        }
+    }
+}
+
+/// Removes the variables by which a followed tree is found, if they are there.
+///
+/// # Safety
+/// `environment` is the process's initial one with its strings on the stack, and no other thread uses it.
+#[inline(never)]
+unsafe fn remove_follow(environment: Environment) {
+    // SAFETY: the caller promises the initial list with writable strings, which no other thread uses.
+    unsafe {
+        if !environment.take(environment::FOLLOW).is_empty() {
+            environment.take_library();
         }
     }
 }

@@ -4,6 +4,7 @@
 //! not the program's and must not be recorded. So while the outer function runs, the guard is up, and calls from the
 //! same module are ignored. A signal handler that allocates meanwhile is in another module, and is recorded.
 use super::entering::{AtWork, Entered, Quick, enter, enter_quickly, is_call_inside, leave};
+use super::heaps;
 use super::realloc::{reallocated, resume};
 use crate::allocators::{Effect, Meaning};
 use crate::context::{Context, Next};
@@ -12,7 +13,7 @@ use crate::entry::{Entry, Freed, Range};
 use crate::families;
 use crate::local::{Local, thread_pointer};
 use crate::resume_state::{GuardState, ResumeState};
-use channel::{Kind, encode_free, tagged};
+use channel::{HeapMark, IN_HEAP, Kind, encode_free, tagged};
 
 /// Returns the address that a hook returns to.
 ///
@@ -55,7 +56,7 @@ impl Call {
     pub const SAVED: usize = size_of::<Call>() - size_of::<Context>();
 
     #[inline(always)]
-    fn argument(&self, index: u8) -> u64 {
+    pub(super) fn argument(&self, index: u8) -> u64 {
         self.arguments.get(index as usize).copied().unwrap_or(0)
     }
 
@@ -113,7 +114,7 @@ fn before_slowly(call: &mut Call, entry: &Entry) {
 /// Called before a function that is not recorded, because an allocator at work has called it. If it calls a third
 /// allocator, that call must not be recorded either, so its module becomes `Local::inside`. Returns what that was, or
 /// `Range::NONE` if nothing has changed.
-fn go_inside(module: Range) -> Range {
+pub(super) fn go_inside(module: Range) -> Range {
     let Some(local) = CORE.threads().find(thread_pointer()) else { return Range::NONE };
     // SAFETY: `find` returns the calling thread's own local (see `Local`). Copied, so that no reference stays.
     let outer = unsafe { (*local).inside };
@@ -124,7 +125,7 @@ fn go_inside(module: Range) -> Range {
 }
 
 /// Undoes `go_inside`.
-fn come_back(outer: Range) {
+pub(super) fn come_back(outer: Range) {
     if outer != Range::NONE
         && let Some(local) = CORE.threads().find(thread_pointer())
     {
@@ -138,7 +139,14 @@ pub fn after(call: &mut Call, entry: &Entry) -> Next {
     call.context.result = call.result;
     if call.local != 0 {
         let mut quick = Quick { local: call.local as *mut Local };
-        quick.set_inside(Range::NONE);
+        quick.clear_inside();
+        if entry.meaning.heap == Meaning::NONE && super::is_plainly_recording(&CORE) {
+            let (address, size) = new_block(call, entry.meaning);
+            if address != 0 {
+                // The guard stays up from the call of the real function to the event.
+                return super::allocated_quickly(quick, &mut call.context, address, tagged(size, entry.allocator));
+            }
+        }
         leave(&mut quick);
     } else {
         let is_inside = call.context.resume_state.guard() == GuardState::NOT_RECORDED && call.outer == Range::NONE;
@@ -147,7 +155,19 @@ pub fn after(call: &mut Call, entry: &Entry) -> Next {
         }
     }
     let (address, size) = new_block(call, entry.meaning);
+    if entry.meaning.heap != Meaning::NONE {
+        return allocated_in_heap(call, entry, address, size);
+    }
     super::allocated(&mut call.context, address, tagged(size, entry.allocator))
+}
+
+/// As the end of `after`, for a function that may allocate in a heap.
+#[inline(never)]
+fn allocated_in_heap(call: &mut Call, entry: &Entry, address: u64, size: u64) -> Next {
+    let heap = heaps::argument(call, entry);
+    let is_marked = address != 0 && heap != 0 && heaps::write(call.context.cfa(), HeapMark::In, heap);
+    let allocator = if is_marked { entry.allocator | IN_HEAP } else { entry.allocator };
+    super::allocated(&mut call.context, address, tagged(size, allocator))
 }
 
 /// Ends what `before_slowly` has begun. Returns false if the call is not to be recorded.
@@ -204,14 +224,26 @@ fn text_size(text: u64) -> u64 {
     if text == 0 { 0 } else { length + 1 }
 }
 
-/// Returns the patched function itself.
+/// Calls the patched function itself.
 #[inline(always)]
-fn real(call: &Call, entry: &Entry) -> u64 {
+pub(super) fn real(call: &Call, entry: &Entry) -> u64 {
+    call_at(call, entry.real)
+}
+
+/// Calls a function that resizes: the patched function itself, or its variant that does not throw.
+#[inline(always)]
+fn resize(call: &Call, entry: &Entry) -> u64 {
+    call_at(call, if entry.nothrow == 0 { entry.real } else { entry.nothrow })
+}
+
+/// Calls a function with the arguments of the call. `at` is `real` or `nothrow` of the call's entry.
+#[inline(always)]
+fn call_at(call: &Call, at: u64) -> u64 {
     type Function = extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64;
-    // SAFETY: the profiler has written the address of the patched function's own code into `real`, and an entry never
-    // changes once a patch leads to it (`entry.rs`). The function takes six words at most; the C ABI ignores the
-    // others.
-    let function: Function = unsafe { core::mem::transmute(entry.real) };
+    // SAFETY: the profiler has written the address of the patched function's own code into `real`, and for a function that
+    // throws that of its variant into `nothrow`. An entry never changes once a patch leads to it (`entry.rs`). The
+    // function takes six words at most; the C ABI ignores the others.
+    let function: Function = unsafe { core::mem::transmute(at) };
     let [a, b, c, d, e, f] = call.arguments;
     function(a, b, c, d, e, f)
 }
@@ -222,30 +254,35 @@ pub fn reallocate(call: &mut Call, entry: &Entry) -> Next {
     let core = &CORE;
     let old = call.argument(entry.meaning.block);
     if core.gate_or_join() & ACTIVE == 0 {
-        call.result = real(call, entry);
+        call.result = resize(call, entry);
         return Next::DONE;
     }
     if old == 0 {
         before(call, entry);
-        call.result = real(call, entry);
+        call.result = resize(call, entry);
         return after(call, entry);
     }
     let Some(mut entered) = enter(core, call.context.cfa()) else {
         let outer = go_inside(entry.module);
-        call.result = real(call, entry);
+        call.result = resize(call, entry);
         come_back(outer);
         return Next::DONE;
     };
     entered.set_inside(entry.module);
+    let heap = if entry.meaning.heap == Meaning::NONE { 0 } else { heaps::argument(call, entry) };
+    if heap != 0 {
+        entered.writer(core).note_heap(HeapMark::In, heap);
+    }
     // The intent stays published during the real call, as in `events::reallocate`.
     let mut writer = entered.writer(core);
     writer.publish_intent();
     let freed_at = writer.stamp();
-    call.result = real(call, entry);
+    call.result = resize(call, entry);
     entered.set_inside(Range::NONE);
     let (address, size) = resized(call, entry.meaning, old);
     call.context.result = address;
-    let size = if address == 0 { size } else { tagged(size, entry.allocator) };
+    let allocator = if heap != 0 { entry.allocator | IN_HEAP } else { entry.allocator };
+    let size = if address == 0 { size } else { tagged(size, allocator) };
     call.context.arguments = [old, size, freed_at];
     Next::then(reallocated)
 }

@@ -5,16 +5,17 @@
 //! the outer function frees or resizes. Others are recorded: if a new handler throws, the allocator frees the
 //! exception, which is a block of the program. An exception that leaves the function lowers the guard on its way, see
 //! [`unwound`].
-use super::allocated;
 use super::entering::{AtWork, Entered, enter, leave, restore_if_left};
 use super::realloc::{reallocated, resume};
+use super::{allocated, heaps};
+use crate::allocators::Meaning;
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use crate::entry::{Allocator, Entry, Range};
 use crate::families;
 use crate::local::{Local, thread_pointer};
 use crate::resume_state::{GuardState, ResumeState};
-use channel::{Kind, encode_free, tagged};
+use channel::{HeapMark, IN_HEAP, Kind, encode_free, tagged};
 
 /// What a shim saves on the stack. The fields are from the lowest address to the highest.
 #[repr(C)]
@@ -55,6 +56,9 @@ fn begin(call: &mut Call, entry: &Entry, block: u64) -> Option<Entered> {
         return None;
     };
     call.context.resume_state = ResumeState::of_guard(GuardState::GUARDED);
+    if entry.meaning.heap != Meaning::NONE {
+        mark_heap(call, entry, &mut entered);
+    }
     let local = entered.local;
     // SAFETY: the calling thread's own local (see `Local`). A signal handler that interrupts this restores what it
     // changes.
@@ -66,6 +70,17 @@ fn begin(call: &mut Call, entry: &Entry, block: u64) -> Option<Entered> {
         unsafe { (*local).outer = Some(outer) };
     }
     Some(entered)
+}
+
+/// If the block will be in an arena that the caller named, says so before its allocation.
+#[inline(never)]
+fn mark_heap(call: &mut Call, entry: &Entry, entered: &mut Entered) {
+    let index = entry.meaning.heap & !Meaning::FLAGS;
+    let heap = heaps::heap_of(entry, call.context.arguments.get(index as usize).copied().unwrap_or(0));
+    if heap != 0 {
+        entered.writer(&CORE).note_heap(HeapMark::In, heap);
+        call.allocator |= IN_HEAP;
+    }
 }
 
 /// Restores what `begin` has replaced. Before a hook of the main level, no hook of the thread was at work.

@@ -46,6 +46,8 @@ const SWEPT_AT_ONCE: usize = 256;
 const ROOMY: usize = 32768;
 /// Larger tables grow by a multiple of a huge page.
 const HUGE_PAGE: usize = ROOMY;
+/// Up to 64 MB, at most half of the entries are used. A block outside its home costs another look, and memory does not matter much yet.
+const SPACIOUS: usize = 32 * HUGE_PAGE;
 /// From this many blocks on, each takes at most 24 bytes. With 10 million, a test would take too long.
 const MANY_BLOCKS: usize = if cfg!(test) { 1_000_000 } else { 10_000_000 };
 /// The buckets that `MANY_BLOCKS` may take.
@@ -87,6 +89,11 @@ const fn hash(address: u64) -> u64 {
 #[inline(always)]
 const fn home(hash: u64, buckets: usize) -> usize {
     ((hash as u128 * buckets as u128) >> 64) as usize
+}
+
+/// The lowest hash whose home is this bucket.
+const fn first_hash(bucket: usize, buckets: usize) -> u64 {
+    ((bucket as u128) << 64).div_ceil(buckets as u128) as u64
 }
 
 /// The number of entries that passed this bucket: their homes are this bucket or earlier ones, and they lie in later
@@ -205,6 +212,35 @@ impl LargeTable {
             let entries = (0..ENTRIES).map(|slot| Entry::of(line, slot));
             entries.filter(|entry| entry.address() != 0).for_each(|entry| look(entry.address(), entry.block()));
         }
+    }
+
+    /// Visits the blocks whose hashes are at least `from` and whose homes are among the next `buckets`. Returns the hash to continue
+    /// with, or `None` after the last block. A block that lives during all calls of such a visit is visited once, even if the table grows
+    /// in between: an entry may change its bucket, but never its hash.
+    pub fn visit_some(&self, from: u64, buckets: usize, mut look: impl FnMut(u64, Block)) -> Option<u64> {
+        let is_old = from < self.unmoved;
+        let length = if is_old { self.old_length } else { self.table.len() };
+        let first = home(from, length);
+        let end = first + buckets.max(1);
+        let next = if end < length { Some(first_hash(end, length)) } else { None };
+        let next = if is_old { Some(next.unwrap_or(u64::MAX).min(self.unmoved)) } else { next };
+        let last = home(next.map_or(u64::MAX, |next| next - 1), length);
+        let mut at = first;
+        for seen in 1..=self.table.len() {
+            let line = &self.table[at];
+            for entry in (0..ENTRIES).map(|slot| Entry::of(line, slot)).filter(|entry| entry.address() != 0) {
+                let hash = hash(entry.address());
+                if hash >= from && next.is_none_or(|next| hash < next) {
+                    look(entry.address(), entry.block());
+                }
+            }
+            // Entries that found no room in their homes lie in the buckets after them.
+            if seen > last - first && passed(line) == 0 {
+                break;
+            }
+            at = self.after(at);
+        }
+        next.filter(|next| *next < u64::MAX)
     }
 
     #[inline(always)]
@@ -384,7 +420,7 @@ impl LargeTable {
             at = self.after(at);
         }
         self.sweep = low;
-        self.unmoved = ((low as u128) << 64).div_ceil(self.old_length as u128) as u64;
+        self.unmoved = first_hash(low, self.old_length);
         self.put_all(moving);
         self.prefetch_sweep();
     }
@@ -416,6 +452,8 @@ const fn limit(buckets: usize) -> usize {
     let entries = buckets * ENTRIES;
     if buckets <= ROOMY {
         entries / 8 * 3
+    } else if buckets <= SPACIOUS && buckets + part(buckets, 8) <= FRUGAL {
+        entries / 2
     } else if buckets + part(buckets, 8) <= FRUGAL {
         entries / 3 * 2
     } else {
@@ -585,6 +623,42 @@ mod tests {
         assert_eq!(blocks.remove((1 << 48) - 1), Some(block));
     }
 
+    /// Between two steps of a visit, blocks are inserted, so that the table grows, and others are removed.
+    #[test]
+    fn a_visit_in_steps_meets_every_block_that_stays_once() {
+        for seed in 1..=12u64 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut blocks = LargeTable::new();
+            let (kept, removed, added) = (0x5555_0000_0000u64, 0x6666_0000_0000u64, 0x7777_0000_0000u64);
+            let count = 40_000 * (seed % 4 + 1);
+            let block = Block { sequence: 7, alloc_class: 8 };
+            for n in 0..count {
+                assert_eq!(blocks.insert(kept + n * 48, block), Ok(()));
+                assert_eq!(blocks.insert(removed + n * 16, block), Ok(()));
+            }
+            let (mut seen, mut others) = (HashMap::new(), HashMap::new());
+            let (mut from, mut new, mut gone) = (Some(0), 0, 0);
+            let before = blocks.bytes();
+            while let Some(at) = from {
+                from = blocks.visit_some(at, rng.usize(1..3000), |address, found| {
+                    assert_eq!(found, block);
+                    let map = if (kept..removed).contains(&address) { &mut seen } else { &mut others };
+                    *map.entry(address).or_insert(0) += 1;
+                });
+                for _ in 0..rng.u64(..3000) {
+                    assert_eq!(blocks.insert(added + new * 32, block), Ok(()));
+                    new += 1;
+                }
+                for _ in 0..rng.u64(..300) {
+                    gone += (blocks.remove(removed + gone * 16).is_some()) as u64;
+                }
+            }
+            assert!(blocks.bytes() > before || seed % 4 == 0, "seed {seed}: the table grew");
+            assert_eq!(seen.len() as u64, count, "seed {seed}");
+            assert!(seen.values().all(|times| *times == 1) && others.values().all(|times| *times == 1), "seed {seed}");
+        }
+    }
+
     #[test]
     fn nothing_lives_at_address_0() {
         let mut blocks = LargeTable::new();
@@ -604,7 +678,7 @@ mod tests {
             address += rng.u64(2..20) * 16;
             assert_eq!(blocks.insert(address, Block { sequence: n, alloc_class: 0 }), Ok(()));
             if n % 1000 == 0 {
-                let most = if n >= MANY_BLOCKS as u64 { n * 24 } else { (n * 36).max(4 << 20) };
+                let most = if n >= MANY_BLOCKS as u64 { n * 24 } else { (n * 48).max(4 << 20) };
                 assert!(blocks.bytes() as u64 <= most, "{} bytes for {n}", blocks.bytes());
             }
             assert!(blocks.used <= limit(blocks.table.len()), "moving entries was too slow");

@@ -6,7 +6,7 @@ use super::{AHEAD, Recorder};
 use crate::holdings::LetGo;
 use crate::merge::{Consumer, Item, RecentFrees, Verdict, take_each};
 use crate::tree::{Joining, Now, Number};
-use channel::{Event, Stamp};
+use channel::{Event, HeapMark, Stamp};
 use format::{Exit, Module};
 
 impl Recorder {
@@ -21,6 +21,7 @@ impl Recorder {
         let number = self.tree.as_mut()?.join(joining)?;
         // Another process may have had the number before.
         self.forget_rings(number, std::iter::empty());
+        self.heaps.forget_process(number);
         Some(number)
     }
 
@@ -100,6 +101,9 @@ impl Recorder {
             let holdings = self.tree.as_mut().map(|tree| &mut tree.holdings);
             let let_go = holdings.and_then(|holdings| holdings.free(number as usize, item.plain_address()));
             let Some(let_go) = let_go else { return Verdict::NotLive };
+            if self.heaps.is_used() {
+                self.heaps.freed(item);
+            }
             self.context::<IS_CUSTOM>(item);
             self.let_go::<IS_CUSTOM>(number, &let_go, item.is_by_realloc());
             return Verdict::Taken;
@@ -120,7 +124,25 @@ impl Recorder {
                 running.alloc(size, now_ns);
             }
         }
+        if self.heaps.is_used() {
+            self.heaps.allocated(item);
+        }
         Verdict::Taken
+    }
+
+    /// A mark about a heap of a process. If the heap ends, the process lets go of its blocks.
+    #[cold]
+    fn mark_heap_in_tree(&mut self, mark: HeapMark, heap: u64, item: &Item, number: Number) {
+        let ended = self.heaps.mark(mark, heap, item);
+        let Some(tree) = &mut self.tree else { return };
+        let plain = ended.iter().map(|address| address & ((1 << 48) - 1));
+        let mut all: Vec<LetGo> = plain.filter_map(|address| tree.holdings.free(number as usize, address)).collect();
+        all.sort_unstable_by_key(|let_go| let_go.block.sequence);
+        for let_go in all {
+            self.context::<false>(item);
+            self.let_go::<false>(number, &let_go, false);
+            self.make_room();
+        }
     }
 
     #[inline(always)]
@@ -155,6 +177,7 @@ impl Recorder {
                     tree.fork(number, fork, pid, now);
                 }
             }
+            Event::Heap { mark, heap, .. } => self.mark_heap_in_tree(mark, heap, item, number),
             // Every program of a process has shared memory of its own, so each has one image.
             Event::Image { .. } | Event::Alloc { .. } | Event::Free { .. } => (),
         }
@@ -238,6 +261,9 @@ impl Recorder {
         }
         let holdings = self.tree.as_mut().map(|tree| &mut tree.holdings);
         if let Some(let_go) = holdings.and_then(|holdings| holdings.free(number as usize, item.plain_address())) {
+            if self.heaps.is_used() {
+                self.heaps.freed(item);
+            }
             let size = self.malloc.size(let_go.block.alloc_class);
             if let Some(running) = self.tree.as_mut().and_then(|tree| tree.get_mut(number)).filter(|_| !IS_CUSTOM) {
                 running.implied_free(size, let_go.is_own);

@@ -4,7 +4,7 @@ use crate::live::Reason;
 use crate::observed::Inspect;
 use crate::recording::{End, Outcome};
 use channel::{Phase, Stamp};
-use format::{Domain, Summary, Totals, Unseen, Waits};
+use format::{Domain, Exit, Summary, Totals, Unseen, Waits};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ impl Collector {
     /// Ends the session: writes all events that the target has committed, and closes the trace. Must not be called
     /// while the target still writes, because events that it commits later can be missing.
     pub(crate) fn finish(mut self, end: &mpsc::Receiver<(End, Inspect)>) -> Outcome {
-        let (end, inspect) = end.recv().unwrap_or((End::default(), |_| Vec::new()));
+        let (end, inspect) = end.recv().unwrap_or_else(|_| (End::default(), Box::new(|_| Vec::new())));
         let before = self.header.phase.swap(Phase::Stopped as u32, Ordering::AcqRel);
         let started = before != Phase::Waiting as u32;
         let pid = self.header.target_pid.load(Ordering::Acquire);
@@ -45,6 +45,9 @@ impl Collector {
         let replaced = self.end_replaced_image();
         self.write_pending();
         self.write_suppressions();
+        let lives_on = end.exit == Exit::Detached && pid != 0;
+        let last_look = lives_on.then(|| (pid, self.recorder.timeline.now_ns()));
+        self.memory_looks.finish(&self.recorder, last_look);
         let is_complete = replaced.is_none() && self.failed_check().is_none();
         let unseen = if started { inspect(&self.observed(replaced)) } else { Vec::new() };
         self.close(started, end, is_complete, unseen)
@@ -116,6 +119,7 @@ impl Collector {
             write_error: written.error,
             last,
             unread: Vec::new(),
+            children: self.header.children.load(Ordering::Relaxed),
             unanswered: self.unanswered.saturating_add(self.header.heaptrace.requests.missed() as u64),
         };
         if outcome.write_error.is_some() {

@@ -5,6 +5,7 @@
 //! taken are replaced; a process that ended is ended in the trace after its last event.
 use super::Collector;
 use crate::drain::{Drain, Drained};
+use crate::ends::Ends;
 use crate::mapping::{HubPage, Mapping, Setup, SharedHeader, thread_exists};
 use crate::merge::Merge;
 use crate::modules::text;
@@ -31,9 +32,12 @@ struct Member {
     header: SharedHeader,
     drain: Drain,
     files: Process,
+    /// The path of its program, as the kernel named it at first.
+    exe: Option<String>,
     /// The stamp at which it was found to have ended, or to have called exec.
     ended_at: Option<Stamp>,
     by_exec: bool,
+    exit: Exit,
 }
 
 /// A process that was forked and has no shared memory yet.
@@ -43,10 +47,13 @@ struct Silent {
     files: Process,
     /// The stamp at which it was found to have ended.
     ended_at: Option<Stamp>,
+    exit: Exit,
 }
 
 pub(super) struct Members {
     page: Arc<HubPage>,
+    /// `None` if the kernel cannot tell; then /proc is looked at in every round.
+    ends: Option<Ends>,
     setup: Setup,
     /// By the place of the offer.
     spares: Vec<Option<Arc<Mapping>>>,
@@ -75,6 +82,7 @@ impl Members {
     pub(super) fn new(page: Arc<HubPage>, setup: Setup) -> Self {
         let spares = page.hub().offers.iter().map(|_| None).collect();
         Members {
+            ends: Ends::start(page.hub()),
             page,
             setup,
             spares,
@@ -92,6 +100,25 @@ impl Members {
 
     pub(super) fn hub(&self) -> &'static Hub {
         self.page.hub()
+    }
+
+    /// Returns true if processes have ended since the last call.
+    pub(super) fn take_news(&self) -> bool {
+        self.ends.as_ref().is_some_and(Ends::take_news)
+    }
+
+    fn watch(&self, pid: u32) {
+        if let Some(ends) = &self.ends {
+            ends.watch(pid);
+        }
+    }
+
+    /// Forgets the end of a process, unless another entry has its pid.
+    fn forget(&self, pid: u32) {
+        let is_needed = self.members.iter().any(|one| one.pid == pid) || self.silent.iter().any(|one| one.pid == pid);
+        if let Some(ends) = self.ends.as_ref().filter(|_| !is_needed) {
+            ends.forget(pid);
+        }
     }
 
     /// All shared memory but that of the first process.
@@ -231,10 +258,30 @@ fn command(mapping: &Mapping, files: &Process) -> Vec<String> {
     stored.split_terminator('\0').map(str::to_owned).collect()
 }
 
+/// Returns how a process has ended, or `None` if it runs.
+fn end_of(ends: &Option<Ends>, pid: u32, files: &Process) -> Option<Exit> {
+    match ends.as_ref().and_then(|ends| ends.of(pid)) {
+        Some(end) => end,
+        None => files.has_ended().then_some(Exit::Unknown),
+    }
+}
+
+/// True if the process has executed a program that is not recorded. Until the process has another program, the exec may
+/// still fail.
+fn has_left(member: &Member, has_ended: bool) -> bool {
+    let image = member.header.image.load(Ordering::Acquire);
+    let is_leaving = image != 0 && member.header.leaving.load(Ordering::Acquire) == image;
+    is_leaving && (has_ended || member.files.exe() != member.exe)
+}
+
 impl Collector {
     /// True if the first program of a followed tree was replaced with exec by one that is recorded.
     pub(crate) fn is_first_replaced(&self) -> bool {
         self.members.as_ref().is_some_and(|members| members.is_first_replaced)
+    }
+
+    pub(crate) fn hub(&self) -> Option<&'static Hub> {
+        self.members.as_ref().map(Members::hub)
     }
 
     /// The first process of the tree has started.
@@ -251,6 +298,7 @@ impl Collector {
             files: Process::new(pid),
         };
         if let Some(number) = self.recorder.join(joining) {
+            members.watch(pid);
             members.first = Some(First { pid, files: Process::new(pid), number, ended_at: None });
         }
     }
@@ -259,7 +307,8 @@ impl Collector {
     pub(super) fn welcome(&mut self) {
         let Some(members) = &mut self.members else { return };
         for (number, pid) in self.recorder.take_new_pids() {
-            members.silent.push(Silent { pid, number, files: Process::new(pid), ended_at: None });
+            members.watch(pid);
+            members.silent.push(Silent { pid, number, files: Process::new(pid), ended_at: None, exit: Exit::Unknown });
         }
         for (pid, mapping) in members.taken() {
             let (header, files) = (SharedHeader::of(&mapping), Process::new(pid));
@@ -276,14 +325,17 @@ impl Collector {
             };
             let Some(number) = self.recorder.join(joining) else { continue };
             members.silent.retain(|silent| silent.pid != pid);
+            members.watch(pid);
             members.members.push(Member {
                 pid,
                 number,
                 header,
+                exe: files.exe(),
                 drain: Drain::new(mapping, number),
                 files,
                 ended_at: None,
                 by_exec: false,
+                exit: Exit::Unknown,
             });
         }
         members.offer();
@@ -296,19 +348,29 @@ impl Collector {
         let Some(members) = &mut self.members else { return };
         if let Some(first) = &mut members.first {
             let is_replaced = members.members.iter().any(|one| one.pid == first.pid);
-            if first.ended_at.is_none() && (is_replaced || first.files.has_ended()) {
+            let has_ended = end_of(&members.ends, first.pid, &first.files).is_some();
+            if first.ended_at.is_none() && (is_replaced || has_ended) {
                 first.ended_at = Some(now);
             }
         }
-        for silent in members.silent.iter_mut().filter(|silent| silent.files.has_ended()) {
-            silent.ended_at = Some(now);
+        for silent in &mut members.silent {
+            if let Some(exit) = end_of(&members.ends, silent.pid, &silent.files) {
+                (silent.ended_at, silent.exit) = (Some(now), exit);
+            }
         }
         let pids: Vec<u32> = members.members.iter().map(|member| member.pid).collect();
         for (at, member) in members.members.iter_mut().enumerate() {
             // A later member with the same pid is the program that replaced this one.
             let is_replaced = pids.get(at + 1..).is_some_and(|later| later.contains(&member.pid));
-            if member.ended_at.is_none() && (is_replaced || member.files.has_ended()) {
+            if member.ended_at.is_some() {
+                continue;
+            }
+            let end = end_of(&members.ends, member.pid, &member.files);
+            let has_left = has_left(member, end.is_some());
+            if is_replaced || has_left || end.is_some() {
                 member.ended_at = Some(now);
+                member.by_exec |= has_left;
+                member.exit = end.unwrap_or(Exit::Unknown);
             }
         }
     }
@@ -324,12 +386,14 @@ impl Collector {
             members.is_first_replaced = by_exec;
             self.recorder.end_process(number, by_exec, Exit::Unknown, stamp);
         }
+        let over: Vec<u32> = members.silent.iter().filter(|one| one.ended_at.is_some()).map(|one| one.pid).collect();
         members.silent.retain(|silent| {
             if let Some(stamp) = silent.ended_at {
-                self.recorder.end_process(silent.number, false, Exit::Unknown, stamp);
+                self.recorder.end_process(silent.number, false, silent.exit, stamp);
             }
             silent.ended_at.is_none()
         });
+        over.into_iter().for_each(|pid| members.forget(pid));
         // A program that has replaced itself and ended may have joined only now.
         let pids: Vec<u32> = members.members.iter().map(|member| member.pid).collect();
         for (at, member) in members.members.iter_mut().enumerate() {
@@ -342,7 +406,9 @@ impl Collector {
         members.members = running;
         for member in over {
             members.bury(&member);
-            self.recorder.end_process(member.number, member.by_exec, Exit::Unknown, member.ended_at.unwrap_or(0));
+            let exit = if member.by_exec { Exit::Unknown } else { member.exit };
+            self.recorder.end_process(member.number, member.by_exec, exit, member.ended_at.unwrap_or(0));
+            members.forget(member.pid);
             self.recorder.forget_rings(member.number, member.drain.numbers());
             member.drain.numbers().for_each(|number| merge.ordering().drop_slot(number));
         }
@@ -385,7 +451,7 @@ impl Collector {
             self.recorder.finish_process(first.number, exit);
         }
         for member in &members.members {
-            let exit = if member.ended_at.is_some() { Exit::Unknown } else { Exit::Detached };
+            let exit = if member.ended_at.is_some() { member.exit } else { Exit::Detached };
             self.recorder.finish_process(member.number, exit);
         }
         for silent in &members.silent {

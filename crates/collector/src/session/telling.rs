@@ -57,6 +57,7 @@ impl Collector {
 
     pub(super) fn new_window(&mut self) {
         self.recorder.new_window();
+        self.memory_looks.restart();
         self.send_snapshot(Reason::Window);
     }
 
@@ -84,6 +85,7 @@ impl Collector {
             losses: self.read_losses(),
             modules,
             memory: self.looks.last,
+            memory_parts: self.memory_looks.latest(),
         }
     }
 }

@@ -30,7 +30,8 @@ pub fn plan(path: &Path, clock: channel::Clock) -> Plan {
         command: vec!["program".into(), "--flag".into()],
         exe: "/bin/program".into(),
         tool: "test".into(),
-        follows: false,
+        follows: None,
+        memory_every: None,
         threads: exactly(1),
     }
 }

@@ -1,0 +1,284 @@
+//! Divides the resident memory of a process into parts.
+//!
+//! Receives: the mappings, what live blocks cover of them, and which pages are resident. Returns: parts that add up to the resident and the
+//! proportional size of all mappings. Must hold: no part is what is left over. If pages and mappings were not read at the same
+//! instant, the difference is `unattributed`.
+use super::block_cover::{Area, BlockCover, CoveredRange, PAGE, Place};
+use super::resident_pages::{PageMap, Residence};
+use super::smaps::MappedRange;
+use format::{MemoryPart, part_kind};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// The most parts of one kind. The smaller ones are added up.
+const MOST_OF_A_KIND: usize = 24;
+
+/// What the recorder knows besides the mappings.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// An address in the stack of each thread, in ascending order.
+    pub stack_pointers: Vec<u64>,
+    /// Memory that the recorder has mapped into an attached program.
+    pub own_ranges: Vec<Range<u64>>,
+    /// Of an attached program: the memory without a file that it had at the attach, in the order of addresses.
+    pub older: Vec<Range<u64>>,
+}
+
+/// The sums of parts.
+#[derive(Debug, Default)]
+struct Sums {
+    by_name: HashMap<(&'static str, String), Bytes>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bytes {
+    rss: u64,
+    pss: u64,
+}
+
+impl Sums {
+    fn add(&mut self, kind: &'static str, name: &str, rss: u64, pss: u64) {
+        if rss == 0 && pss == 0 {
+            return;
+        }
+        let sum = self.by_name.entry((kind, name.to_owned())).or_default();
+        sum.rss += rss;
+        sum.pss += pss;
+    }
+
+    /// Returns the parts by kind, and the largest first in each kind.
+    fn into_parts(self) -> Vec<MemoryPart> {
+        let mut parts = Vec::new();
+        for kind in part_kind::ALL {
+            let of_kind = self.by_name.iter().filter(|((of, _), _)| *of == kind);
+            let mut of_kind: Vec<(&str, Bytes)> = of_kind.map(|((_, name), bytes)| (name.as_str(), *bytes)).collect();
+            of_kind.sort_by(|a, b| (b.1.rss, a.0).cmp(&(a.1.rss, b.0)));
+            let smaller = of_kind.split_off(MOST_OF_A_KIND.min(of_kind.len()));
+            let part = |name: &str, bytes: Bytes| MemoryPart {
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+                rss_bytes: bytes.rss,
+                pss_bytes: bytes.pss,
+            };
+            parts.extend(of_kind.into_iter().map(|(name, bytes)| part(name, bytes)));
+            if !smaller.is_empty() {
+                let sum = smaller.iter().fold(Bytes::default(), |sum, (_, bytes)| Bytes {
+                    rss: sum.rss + bytes.rss,
+                    pss: sum.pss + bytes.pss,
+                });
+                parts.push(part(&format!("{} smaller", smaller.len()), sum));
+            }
+        }
+        parts
+    }
+}
+
+/// `pages`: `None` if the resident pages cannot be read.
+pub fn divide(mappings: &[MappedRange], cover: &BlockCover, pages: Option<&PageMap>, known: &Known) -> Vec<MemoryPart> {
+    let mut sums = Sums::default();
+    let mut covered = cover.ranges.iter().peekable();
+    for mapping in mappings {
+        while covered.next_if(|range| range.end <= mapping.start).is_some() {}
+        if mapping.rss_bytes == 0 {
+            continue;
+        }
+        let is_ours = known.own_ranges.iter().any(|own| own.contains(&mapping.start)) || is_ours(&mapping.name);
+        let with_blocks = covered.next_if(|range| range.start == mapping.start);
+        let with_blocks = with_blocks.filter(|range| range.has_blocks() || range.areas.iter().any(is_allocators));
+        match with_blocks {
+            Some(range) if !is_ours => divide_pages(mapping, range, pages, known, &mut sums),
+            _ => {
+                let (kind, name) = if is_ours { (part_kind::RECORDER, "heaptrack") } else { whole(mapping, known) };
+                sums.add(kind, name, mapping.rss_bytes, mapping.pss_bytes);
+            }
+        }
+    }
+    sums.into_parts()
+}
+
+/// The shared memory and the library of the recorder.
+fn is_ours(name: &str) -> bool {
+    let is_library = || {
+        let mut folders = name.rsplit('/');
+        folders.next().is_some_and(|file| file.len() == 19 && file.ends_with(".so"))
+            && folders.next().is_some_and(|folder| folder.starts_with("heaptrack-"))
+    };
+    name.starts_with("/memfd:heaptrack") || is_library()
+}
+
+/// Returns the kind and the name of a mapping in which no block lies.
+fn whole<'a>(mapping: &'a MappedRange, known: &Known) -> (&'static str, &'a str) {
+    const IN_MEMORY: [&str; 4] = ["/memfd:", "/dev/shm/", "/SYSV", "/dev/zero"];
+    const OF_KERNEL: [&str; 4] = ["[vdso]", "[vvar", "[vsyscall]", "[uprobes]"];
+    let name = mapping.name.as_str();
+    if IN_MEMORY.iter().any(|start| name.starts_with(start)) || name.starts_with("[anon_shmem:") {
+        (part_kind::SHARED, name)
+    } else if name.starts_with('/') || name.contains(":[") || name.starts_with("anon_inode:") {
+        (part_kind::FILE, name)
+    } else if name == "[stack]" {
+        (part_kind::STACK, "main thread")
+    } else if OF_KERNEL.iter().any(|start| name.starts_with(start)) {
+        (part_kind::KERNEL, name)
+    } else if name.starts_with("[stack") || name.contains("pthread stack") || holds_a_stack(mapping, known) {
+        (part_kind::STACK, "other threads")
+    } else if name.is_empty() {
+        (part_kind::ANONYMOUS, if mapping.is_executable { "unnamed, executable" } else { "unnamed" })
+    } else {
+        (part_kind::ANONYMOUS, name)
+    }
+}
+
+fn holds_a_stack(mapping: &MappedRange, known: &Known) -> bool {
+    let first = known.stack_pointers.partition_point(|pointer| *pointer < mapping.start);
+    mapping.is_writable && known.stack_pointers.get(first).is_some_and(|pointer| *pointer < mapping.end)
+}
+
+/// True if the allocator's memory is recognised by its place alone.
+fn is_allocators(area: &Area) -> bool {
+    matches!(area.place, Place::MainHeap | Place::Arena)
+}
+
+/// Bytes of the resident pages of one area.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fill {
+    requested: u64,
+    overhead: u64,
+    free: u64,
+    older: u64,
+}
+
+impl Fill {
+    fn sum(&self) -> u64 {
+        self.requested + self.overhead + self.free + self.older
+    }
+
+    fn scaled(&self, by: Ratio) -> Self {
+        Fill {
+            requested: by.of(self.requested),
+            overhead: by.of(self.overhead),
+            free: by.of(self.free),
+            older: by.of(self.older),
+        }
+    }
+
+    fn plus(self, other: Fill) -> Self {
+        Fill {
+            requested: self.requested + other.requested,
+            overhead: self.overhead + other.overhead,
+            free: self.free + other.free,
+            older: self.older + other.older,
+        }
+    }
+}
+
+/// At most 1.
+#[derive(Clone, Copy, Debug)]
+struct Ratio(u64, u64);
+
+impl Ratio {
+    fn of(self, bytes: u64) -> u64 {
+        if self.0 >= self.1 { bytes } else { (bytes as u128 * self.0 as u128 / self.1 as u128) as u64 }
+    }
+}
+
+fn divide_pages(mapping: &MappedRange, range: &CoveredRange, pages: Option<&PageMap>, known: &Known, sums: &mut Sums) {
+    let Some(fills) = fills(mapping, range, pages, known) else {
+        sums.add(part_kind::UNATTRIBUTED, "pages that cannot be read", mapping.rss_bytes, mapping.pss_bytes);
+        return;
+    };
+    let sure: u64 = fills.iter().map(|(sure, _)| sure.sum()).sum();
+    let unsure: u64 = fills.iter().map(|(_, unsure)| unsure.sum()).sum();
+    // Pages of zeros do not count as resident. How many of the unsure pages are such pages, the resident size tells.
+    let of_unsure = Ratio(mapping.rss_bytes.saturating_sub(sure), unsure);
+    let of_sure = Ratio(mapping.rss_bytes, sure);
+    let mut left = Bytes { rss: mapping.rss_bytes, pss: mapping.pss_bytes };
+    let share = Ratio(mapping.pss_bytes, mapping.rss_bytes);
+    for (area, (sure, unsure)) in range.areas.iter().zip(&fills) {
+        let fill = sure.scaled(of_sure).plus(unsure.scaled(of_unsure));
+        let owner = owner_of(area);
+        let name = owner.name(area);
+        let (free, older) = match owner {
+            Owner::Blocks => (whole(mapping, known), whole(mapping, known)),
+            _ => ((part_kind::FREE, name.as_str()), (part_kind::OLDER, name.as_str())),
+        };
+        for ((kind, name), bytes) in [
+            ((part_kind::BLOCKS, name.as_str()), fill.requested),
+            ((part_kind::OVERHEAD, name.as_str()), fill.overhead),
+            (free, fill.free),
+            (older, fill.older),
+        ] {
+            let pss = share.of(bytes);
+            sums.add(kind, name, bytes, pss);
+            left = Bytes { rss: left.rss.saturating_sub(bytes), pss: left.pss.saturating_sub(pss) };
+        }
+    }
+    sums.add(part_kind::UNATTRIBUTED, "changed while it was read", left.rss, left.pss);
+}
+
+/// To whom an area belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    MainHeap,
+    Arena,
+    /// An allocator other than glibc's.
+    Pool,
+    /// Only the blocks in it are the allocator's, each with its whole pages.
+    Blocks,
+}
+
+fn owner_of(area: &Area) -> Owner {
+    match area.place {
+        Place::MainHeap => Owner::MainHeap,
+        Place::Arena => Owner::Arena,
+        Place::Other if area.is_divided => Owner::Pool,
+        Place::Other => Owner::Blocks,
+    }
+}
+
+impl Owner {
+    fn name(self, area: &Area) -> String {
+        match self {
+            Owner::MainHeap => "main heap".to_owned(),
+            Owner::Arena => format!("arena {:x}", area.start),
+            Owner::Pool => "pools".to_owned(),
+            Owner::Blocks => "own mappings".to_owned(),
+        }
+    }
+}
+
+/// Returns for each area what its resident pages hold, and what pages hold of which it is not sure that they count as resident.
+fn fills(
+    mapping: &MappedRange,
+    range: &CoveredRange,
+    pages: Option<&PageMap>,
+    known: &Known,
+) -> Option<Vec<(Fill, Fill)>> {
+    let mut fills = vec![(Fill::default(), Fill::default()); range.areas.len()];
+    let (mut area, mut older) = (0, known.older.partition_point(|older| older.end <= mapping.start));
+    let mut add = |address: u64, residence: Residence| {
+        while range.areas.get(area).is_some_and(|area| area.end <= address) {
+            area += 1;
+        }
+        while known.older.get(older).is_some_and(|older| older.end <= address) {
+            older += 1;
+        }
+        let Some((sure, unsure)) = fills.get_mut(area) else { return };
+        let fill = match residence {
+            Residence::Absent => return,
+            Residence::Resident => sure,
+            Residence::ZeroOrForked => unsure,
+        };
+        let word = range.word(address);
+        let gap = PAGE - word.requested() - word.overhead();
+        fill.requested += word.requested();
+        fill.overhead += word.overhead();
+        let is_older = known.older.get(older).is_some_and(|older| older.contains(&address));
+        *(if is_older { &mut fill.older } else { &mut fill.free }) += gap;
+    };
+    if mapping.rss_bytes == mapping.size() {
+        (mapping.start..mapping.end).step_by(PAGE as usize).for_each(|address| add(address, Residence::Resident));
+    } else {
+        pages?.for_each(mapping.start, mapping.end, add).ok()?;
+    }
+    Some(fills)
+}
