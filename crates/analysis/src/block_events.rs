@@ -3,7 +3,7 @@
 //! Receives: a query and the blocks of events. Must hold: the events are those that the query's costs count. So the sizes of
 //! all allocations add up to `allocated_bytes`, and those of all frees to `freed_bytes`.
 use crate::counter::{Birth, Selection};
-use crate::definitions::{KnownAllocClass, SiteId};
+use crate::definitions::{Definitions, KnownAllocClass, SiteId};
 use crate::engine::Engine;
 use crate::pass::{Blocks, Gone};
 use crate::profile::Range;
@@ -39,6 +39,8 @@ impl BlockEventKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
     pub kind: BlockEventKind,
+    /// The number of the event, from 1. Events that the query leaves out count, too.
+    pub event: u64,
     pub time_ns: u64,
     /// The number of the block, from 0, in the order of allocation.
     pub sequence: u64,
@@ -48,6 +50,8 @@ pub struct BlockEvent {
     pub thread: u32,
     /// When the block was allocated.
     pub born_ns: u64,
+    /// The index of the block's allocator in `Definitions::allocators`.
+    pub allocator: usize,
 }
 
 impl Engine {
@@ -67,6 +71,7 @@ impl Engine {
             self.gone_in(&range).flat_map(|part| part.blocks.iter().map(move |block| (block.sequence, leaked(part))));
         let gone = gone.collect();
         let sink = EventSink {
+            definitions: &self.definitions,
             alloc_classes: wanted.collect(),
             selection: self.selection(blocks, query, &range)?,
             gone,
@@ -83,6 +88,7 @@ impl Engine {
 }
 
 struct EventSink<'a> {
+    definitions: &'a Definitions,
     alloc_classes: Vec<KnownAllocClass>,
     selection: Option<Selection>,
     /// Blocks of a merged trace that an event frees, although the program did not, and whether they are leaked.
@@ -100,7 +106,9 @@ impl EventSink<'_> {
         let Some(site) = known.site.number() else { return };
         if self.selection.as_ref().is_none_or(|selection| selection.has(sequence, birth.thread)) {
             let (time_ns, thread, born_ns) = (now.time_ns, now.thread, birth.time_ns);
-            (self.each)(&BlockEvent { kind, time_ns, sequence, site, size: known.size, thread, born_ns });
+            let (event, size) = (now.events, known.size);
+            let allocator = self.definitions.allocator_of(birth.alloc_class as usize);
+            (self.each)(&BlockEvent { kind, event, time_ns, sequence, site, size, thread, born_ns, allocator });
         }
     }
 }

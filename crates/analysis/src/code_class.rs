@@ -122,6 +122,9 @@ impl CodeClasses {
         if is_any_prefix(base, LIBC_MODULES) || level.raw.is_some_and(|raw| LIBC_NAMES.contains(&raw)) {
             return CodeClass::Libc;
         }
+        if level.function.is_some_and(|name| is_any_prefix(name, GENERATED_NAMES)) {
+            return CodeClass::Runtime;
+        }
         let by_path = level.file.and_then(class_of_path);
         // A file name without a folder comes from a symbol table and does not tell the class.
         let by_name = || level.function.filter(|_| !level.file.is_some_and(|file| file.contains('/')));
@@ -237,6 +240,8 @@ const DEPENDENCY_PATHS: &[&str] = &[
     "/.conan/",
     "/vcpkg/",
 ];
+/// Functions that rustc makes for `#[global_allocator]`. Their source line is that of the attribute, in the program.
+const GENERATED_NAMES: &[&str] = &["__rustc::", "__rust_alloc", "__rust_realloc", "__rust_dealloc", "__rg_"];
 const RUNTIME_NAMES: &[&str] = &[
     "std::",
     "core::",
@@ -368,6 +373,8 @@ mod tests {
             (EXE, "x", "/home/me/.rustup/toolchains/s/lib/rustlib/src/rust/library/std/src/rt.rs", Runtime),
             (EXE, "std::__new_allocator<int>::allocate", "/usr/include/c++/12/bits/new_allocator.h", Runtime),
             (EXE, "std::vector<int>::push_back", "", Runtime),
+            (EXE, "__rustc::__rust_alloc", "/home/me/app/src/main.rs", Runtime),
+            (EXE, "__rg_alloc_zeroed", "/home/me/app/src/main.rs", Runtime),
             (EXE, "boost::f", "/usr/include/boost/f.hpp", Dependency),
             (EXE, "__libc_start_call_main", "sysdeps/nptl/libc_start_call_main.h", Libc),
             (EXE, "_start", "", Libc),

@@ -10,8 +10,8 @@ use crate::group_id::GroupId;
 use crate::interning::number_of;
 use crate::known_costs::KnownCosts;
 use format::{
-    AllocClass, AllocClasses, Allocators, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, Module, Process,
-    Processes, RssSample, Session, StackNode, Stacks, Summary, Thread, Unseen, Waits,
+    AllocClass, AllocClasses, Allocators, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, MemoryParts,
+    Module, Process, Processes, RssSample, Session, StackNode, Stacks, Summary, Thread, Unseen, Waits,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -59,6 +59,8 @@ pub struct Definitions {
     pub heap_at_attach: Option<HeapAtAttach>,
     /// How long threads of the program waited for the recorder.
     pub waits: Waits,
+    /// The parts of the resident memory, or why they were not measured.
+    pub memory: MemoryParts,
     /// The counts of events that were dropped because of the file's size limit.
     pub(crate) folded: Vec<Folded>,
     /// Blocks of a merged trace that were live when their process ended or called exec.
@@ -110,6 +112,7 @@ impl Definitions {
             Block::Suppressions(text) => self.suppressions = text.0,
             Block::HeapAtAttach(heap) => self.heap_at_attach = Some(heap),
             Block::Waits(waits) => self.waits = waits,
+            Block::MemoryParts(parts) => self.add_memory(parts),
             Block::Processes(processes) => self.add_processes(processes),
             Block::Folded(folded) => self.folded.push(*folded),
             Block::Gone(gone) => self.gone.push(gone),
@@ -126,6 +129,13 @@ impl Definitions {
             Block::Events(_) | Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => {}
         }
         true
+    }
+
+    fn add_memory(&mut self, parts: MemoryParts) {
+        if !parts.reason.is_empty() {
+            self.memory.reason = parts.reason;
+        }
+        self.memory.instants.extend(parts.instants);
     }
 
     fn add_processes(&mut self, added: Processes) {
@@ -201,6 +211,30 @@ impl Definitions {
     /// The names of the allocators that blocks came from, malloc first.
     pub fn allocators(&self) -> impl Iterator<Item = &str> {
         std::iter::once(MALLOC).chain(self.allocators.iter().skip(1).map(String::as_str))
+    }
+
+    /// The process of a thread, and its name. If no tree was followed, all threads are of one process.
+    pub fn process_of(&self, thread: u32) -> Option<(u32, &str)> {
+        if self.processes.is_empty() {
+            let command = self.session.command.first().map_or("", String::as_str);
+            let program = if self.session.exe.is_empty() { command } else { &self.session.exe };
+            return (self.session.pid != 0).then(|| (self.session.pid, program.rsplit('/').next().unwrap_or(program)));
+        }
+        let process = self.processes.get(self.process_of_thread.get(&thread)?)?;
+        Some((process.pid, process.name()))
+    }
+
+    /// For each site, the indexes of its allocators. There is usually one.
+    pub fn allocators_by_site(&self) -> Vec<Vec<usize>> {
+        let mut found: Vec<Vec<usize>> = vec![Vec::new(); self.site_count()];
+        for (class, known) in self.alloc_classes.iter().enumerate() {
+            let Some(list) = known.site.number().and_then(|site| found.get_mut(site as usize)) else { continue };
+            let allocator = self.allocator_of(class);
+            if !list.contains(&allocator) {
+                list.push(allocator);
+            }
+        }
+        found
     }
 
     /// The index of an allocation class's allocator in `allocators`.

@@ -18,6 +18,8 @@ pub struct Detail {
     pub site: SiteId,
     /// The index of the thread that allocated. `None` if the costs are those of all threads.
     pub thread: Option<u32>,
+    /// The index of the allocator in `Definitions::allocators`. `None` if the costs are those of all allocators.
+    pub allocator: Option<usize>,
     pub costs: Costs,
     /// The blocks that were live at the row's own maximum (`own_peak_bytes`).
     pub own_peak_allocations: u64,

@@ -45,6 +45,13 @@ impl Engine {
         Self::with(EventCounter::indexed(), Bounds::default())
     }
 
+    /// As `indexed`, with an index that takes at most about this many bytes. The smaller it is, the more events an answer
+    /// about a range walks.
+    pub fn indexed_within(bytes: usize) -> Self {
+        let bounds = Bounds { live_bytes: bytes / 2, history_bytes: bytes / 2, ..Bounds::default() };
+        Self::with(EventCounter::indexed(), bounds)
+    }
+
     /// Has an index of very few, very short slices, so that tests with small traces reach all of its code.
     #[doc(hidden)]
     pub fn indexed_finely(slices: usize, live_bytes: usize) -> Self {
@@ -243,7 +250,9 @@ impl Engine {
         if self.counter.is_indexed() {
             return None;
         }
-        Some(Profile::new(self.range(&Query::default()), self.whole_sites().collect(), self.whole_peak().time_ns))
+        let known = self.definitions.profile;
+        let (range, peak_ns) = (self.range(&Query::default()), self.whole_peak().time_ns);
+        Some(Profile { known, ..Profile::new(range, self.whole_sites().collect(), peak_ns) })
     }
 
     pub(crate) fn moment(&self, when: When) -> Moment {
@@ -255,6 +264,7 @@ impl Engine {
                 None => Moment::Event(self.counted_peak().event),
             },
             When::Ns(ns) => Moment::Time(ns),
+            When::Event { events, .. } => Moment::Event(events),
             When::Percent(share) if share >= 100.0 => Moment::END,
             When::Percent(share) => Moment::Time((self.runtime_ns() as f64 * share / 100.0) as u64),
         }
@@ -275,7 +285,7 @@ impl Engine {
             When::Start => 0,
             When::End => self.runtime_ns(),
             When::Peak => self.whole_peak().time_ns,
-            When::Ns(ns) => ns,
+            When::Ns(time_ns) | When::Event { time_ns, .. } => time_ns,
             When::Percent(share) => (self.runtime_ns() as f64 * share / 100.0) as u64,
         }
     }

@@ -1,7 +1,8 @@
 //! Which costs are known. A trace knows all of them; a heap profile of another tool has only some, and no events.
 use crate::costs::Costs;
 use crate::definitions::Definitions;
-use crate::query::Cost;
+use crate::query::{BadQuery, Cost, Query};
+use crate::view::View;
 
 /// The costs that a heap profile has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +43,35 @@ impl KnownCosts {
             Cost::Deallocations => self.has("deallocations"),
             Cost::Kept | Cost::Growth => false,
         }
+    }
+
+    /// Whether a view can be made of sums. The others need events.
+    pub const fn can_show(view: View) -> bool {
+        !matches!(
+            view,
+            View::Timeline
+                | View::Sizes
+                | View::Lifetimes
+                | View::Threads
+                | View::Processes
+                | View::Allocators
+                | View::Leaks
+        )
+    }
+
+    /// Refuses a view and a cost that need more than a heap profile has. Returns the query with a cost that it has.
+    pub(crate) fn check(&self, view: View, query: &Query) -> Result<Query, BadQuery> {
+        if !Self::can_show(view) {
+            let name = view.name();
+            let sentence = format!("the view `{name}` needs events, and this is a heap profile, which has only sums");
+            return Err(BadQuery::Whole(sentence));
+        }
+        if let Some(cost) = query.cost.filter(|cost| !self.knows(*cost)) {
+            return Err(BadQuery::Whole(format!("this heap profile does not know the cost `{}`", cost.name())));
+        }
+        let mut query = query.clone();
+        query.cost = query.cost.or(Some(self.usual()));
+        Ok(query)
     }
 
     /// The cost to show if none is asked for.

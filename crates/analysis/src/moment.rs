@@ -15,6 +15,8 @@ pub enum When {
     Ns(u64),
     /// A share of the runtime, in per cent.
     Percent(f64),
+    /// After this many events, the last of which has this time. People cannot type it.
+    Event { events: u64, time_ns: u64 },
 }
 
 /// A point that a walk can stop at.
@@ -75,6 +77,7 @@ impl fmt::Display for When {
             When::End => f.write_str("end"),
             When::Ns(ns) => write!(f, "{ns}ns"),
             When::Percent(share) => write!(f, "{share}%"),
+            When::Event { events, .. } => write!(f, "event {events}"),
         }
     }
 }

@@ -79,7 +79,7 @@ impl Pattern {
         self.fits_any(level.marker().or(level.function), level.file, level.module)
     }
 
-    pub(crate) fn matches_level(&self, table: &StackTable, level: &StackTableLevel) -> bool {
+    pub fn matches_level(&self, table: &StackTable, level: &StackTableLevel) -> bool {
         self.fits_any(table.text(level.function), table.text(level.file), table.text(level.module))
     }
 

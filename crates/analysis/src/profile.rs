@@ -1,6 +1,7 @@
 //! The answer to most queries: the costs of each stack within a range.
 use crate::costs::Costs;
 use crate::definitions::SiteId;
+use crate::known_costs::KnownCosts;
 use crate::moment::When;
 
 /// The part of a trace between two points.
@@ -41,6 +42,8 @@ pub struct Profile {
     pub totals: Costs,
     /// When the program's total was highest within the range.
     pub peak_time_ns: u64,
+    /// What is known, if this is a heap profile of another tool.
+    pub known: Option<KnownCosts>,
 }
 
 impl Profile {
@@ -49,6 +52,6 @@ impl Profile {
         stacks.iter().for_each(|(_, costs)| totals.add(costs));
         // Own peaks do not add up.
         (totals.own_peak_bytes, totals.own_peak_time_ns) = (0, 0);
-        Profile { range, stacks, totals, peak_time_ns }
+        Profile { range, stacks, totals, peak_time_ns, known: None }
     }
 }

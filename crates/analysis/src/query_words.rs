@@ -44,7 +44,8 @@ const fn word(name: &'static str, value: &'static str, help: &'static str, views
 }
 
 use View::{
-    BottomUp, Callers, Diff, Flame, Leaks, Processes, Profile, Sizes, Source, Summary, Threads, Timeline, TopDown,
+    Allocators, BottomUp, Callers, Diff, Flame, Leaks, Processes, Profile, Sizes, Source, Summary, Threads, Timeline,
+    TopDown,
 };
 
 pub(crate) const EVERY: &[View] = &View::VALUES;
@@ -152,7 +153,7 @@ pub const WORDS: &[Word] = &[
         "cost",
         "see below",
         "the cost that trees, lists and flame graphs show and are sorted by",
-        &[BottomUp, TopDown, Callers, Flame, Timeline, Threads, Processes, Diff],
+        &[BottomUp, TopDown, Callers, Flame, Timeline, Threads, Allocators, Processes, Diff],
         |query, value| {
             let names = Cost::ALL.map(|(name, _)| name).join(", ");
             query.cost = Some(choose(value, &Cost::ALL, &format!("must be one of {names}"))?);
@@ -193,7 +194,7 @@ pub const WORDS: &[Word] = &[
         "limit",
         "number",
         "the most rows of a list; 0 or absent: all (`summary`: 20)",
-        &[Summary, BottomUp, TopDown, Callers, Flame, Threads, Processes, Leaks, Diff],
+        &[Summary, BottomUp, TopDown, Callers, Flame, Threads, Allocators, Processes, Leaks, Diff],
         |query, value| {
             query.limit = number(value)?;
             Ok(())

@@ -24,7 +24,8 @@ impl Engine {
         let chosen = self.chosen(query);
         if let Some(sums) = self.sums() {
             let stacks = sums.iter().copied().zip(0u32..).filter(|(costs, site)| chosen.has(*site) && !costs.is_zero());
-            return Ok(Profile::new(range, stacks.map(|(costs, site)| (site, costs)).collect(), 0));
+            let stacks = stacks.map(|(costs, site)| (site, costs)).collect();
+            return Ok(Profile { known: self.definitions.profile, ..Profile::new(range, stacks, 0) });
         }
         let selection = self.selection(blocks, query, &range)?;
         let alloc_classes = self.alloc_classes_by_size(query);

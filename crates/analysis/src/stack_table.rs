@@ -31,6 +31,26 @@ pub struct StackTableLevel {
     pub raw: Option<u32>,
 }
 
+#[cfg(test)]
+impl StackTableLevel {
+    /// A line of a function of the user's own code, for tests.
+    pub(crate) const fn of_test(frame: Frame, function: u32, line: u32) -> Self {
+        StackTableLevel {
+            frame,
+            function: Some(function),
+            short: Some(function),
+            file: None,
+            module: None,
+            line: Some(line),
+            offset: None,
+            class: Some(CodeClass::Program),
+            inlined: false,
+            is_allocator: false,
+            raw: None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Towards the root.

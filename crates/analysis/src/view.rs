@@ -2,13 +2,16 @@
 //!
 //! Receives: an engine, the table of its stacks, its blocks, a query. Returns: JSON. Must hold: trees, flame graphs,
 //! callers and callees are sums over the same costs per stack, so they agree with each other to the last byte.
+mod allocators;
 mod bands;
 mod callers;
 mod diff;
 mod flame;
 mod keys;
+mod lazy_tree;
 mod leaks;
 mod lifetimes;
+mod memory;
 mod paths;
 mod processes;
 mod sizes;
@@ -21,15 +24,23 @@ mod threads;
 mod timeline;
 mod tree;
 
+pub use allocators::{AllocatorRow, allocator_rows};
 pub use diff::{FunctionDiff, State, functions as diff_functions, functions_of_one as diff_of_one};
 pub use flame::{folded, label};
 pub use keys::namespace;
+pub use lazy_tree::{LazyNodeId, LazyTree};
 pub use leaks::{Leak, Verdict, judge};
+pub use lifetimes::{LifetimeBucket, lifetimes};
 pub use paths::Paths;
-pub use processes::{combined_peak, exit_words, process_rows};
+pub use processes::{ProcessCosts, combined_peak, exit_words, process_rows, processes};
+pub use sizes::{SizeBucket, sizes};
+pub use source::{SourceFile, SourceLine, source_files};
 pub use sum::Sum;
 pub use summary::{Blamed, SuppressionRow, by_blamed, suppression_rows, unseen};
 pub use support::heeding;
+pub use threads::{ThreadRow, threads};
+pub use timeline::{TimelineColumns, timeline_columns};
+pub use tree::Direction;
 
 use crate::emptiness::{why_empty, why_none_of};
 use crate::engine::Engine;
@@ -66,7 +77,9 @@ named_enum! {
         Sizes = "sizes",
         Lifetimes = "lifetimes",
         Threads = "threads",
+        Allocators = "allocators",
         Processes = "processes",
+        Memory = "memory",
         Leaks = "leaks",
         Source = "source",
         Suppressions = "suppressions",
@@ -115,7 +128,11 @@ pub fn answer(
 ) -> Result<(), AnswerError> {
     query.check()?;
     support::check(view, query)?;
-    let (asked, query) = (query, &query.within(trace.engine));
+    let mut within = query.within(trace.engine);
+    if let Some(known) = trace.engine.definitions().profile {
+        within = known.check(view, &within)?;
+    }
+    let (asked, query) = (query, &within);
     let profile = trace.engine.profile(trace.blocks, query)?;
     let mut envelope = Envelope::new(view, query, trace, &profile, out);
     let table = trace.table;
@@ -124,7 +141,8 @@ pub fn answer(
     match view {
         View::Summary => {
             let tree = trace.engine.process_tree(trace.blocks)?;
-            envelope.write(summary::Summary::new(trace, &profile, query, tree), None)
+            let allocators = allocators::allocator_rows(trace, query, &profile)?;
+            envelope.write(summary::Summary::new(trace, &profile, query, (tree, allocators)), None)
         }
         View::Stacks => envelope.write(stacks::Stacks(table), None),
         View::Profile => write_profile(&mut envelope, trace, &profile, query),
@@ -145,10 +163,16 @@ pub fn answer(
         View::Sizes => envelope.write(sizes::Sizes::new(trace, query)?, None),
         View::Lifetimes => envelope.write(lifetimes::Lifetimes::new(trace, query)?, None),
         View::Threads => envelope.write(threads::Threads::new(trace, query)?, None),
+        View::Allocators => envelope.write(allocators::Allocators::new(trace, query, &profile)?, None),
         View::Processes => {
             let processes = processes::Processes::new(trace, query)?;
             let note = processes.why_empty();
             envelope.write(processes, note)
+        }
+        View::Memory => {
+            let memory = memory::Memory::new(trace, query);
+            let note = memory.why_empty(trace);
+            envelope.write(memory, note)
         }
         View::Leaks => write_leaks(&mut envelope, trace, query),
         View::Source => {

@@ -14,11 +14,12 @@ fn engine(mut engine: Engine, trace: &Trace) -> Engine {
 }
 
 fn random_when(rng: &mut Rng, trace: &Trace) -> When {
-    match rng.u64(..8) {
+    match rng.u64(..9) {
         0 => When::Start,
         1 => When::End,
         2 => When::Peak,
         3 => When::Percent(rng.u64(..101) as f64),
+        4 => trace.event(rng.f64()),
         _ => When::Ns(1 + rng.u64(..trace.runtime_ns + 200_000)),
     }
 }

@@ -6,18 +6,28 @@ use crate::table::{Cell, TableFormat, TableWriter};
 use analysis::{BlockEvent, BlockEventKind, Definitions};
 use std::io::{self, Write};
 
-const COLUMNS: [&str; 9] = ["time_ns", "event", "block", "size", "site", "thread", "tid", "lifetime_ns", "temporary"];
+const COLUMNS: [&str; 11] =
+    ["time_ns", "event", "block", "size", "site", "thread", "tid", "lifetime_ns", "temporary", "process", "allocator"];
 
 pub struct EventTable<'a> {
     definitions: &'a Definitions,
+    /// The names of the allocators; empty if the program reported the blocks itself.
+    allocators: Vec<&'a str>,
     table: TableWriter<'a>,
     /// The first error. Nothing is written after it.
     failed: Option<io::Error>,
 }
 
 impl<'a> EventTable<'a> {
-    pub fn new(definitions: &'a Definitions, format: TableFormat, out: &'a mut dyn Write) -> io::Result<Self> {
-        Ok(EventTable { definitions, table: TableWriter::new(format, &COLUMNS, out)?, failed: None })
+    /// `is_malloc`: the blocks are of an allocator, and not reported by the program.
+    pub fn new(
+        definitions: &'a Definitions,
+        is_malloc: bool,
+        format: TableFormat,
+        out: &'a mut dyn Write,
+    ) -> io::Result<Self> {
+        let allocators = definitions.allocators().filter(|_| is_malloc).collect();
+        Ok(EventTable { definitions, allocators, table: TableWriter::new(format, &COLUMNS, out)?, failed: None })
     }
 
     pub fn add(&mut self, event: &BlockEvent) {
@@ -39,6 +49,8 @@ impl<'a> EventTable<'a> {
                 BlockEventKind::Free { temporary } => Cell::Bool(temporary),
                 _ => Cell::Unknown,
             },
+            Cell::number(self.definitions.process_of(event.thread).map(|(pid, _)| pid.into())),
+            Cell::text(self.allocators.get(event.allocator).copied()),
         ];
         self.failed = self.table.row(&cells).err();
     }

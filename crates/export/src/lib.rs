@@ -26,6 +26,7 @@ mod table;
 
 pub use packing::{Packed, Packing};
 pub use selected::Selected;
+pub use svg::escape_xml;
 pub use table::TableFormat;
 
 #[derive(Debug, thiserror::Error)]

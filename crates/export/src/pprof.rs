@@ -192,11 +192,19 @@ impl Writer<'_, '_> {
 
     /// What is known about a row besides its stack.
     fn labels(&mut self, row: &Detail) -> Vec<Message> {
-        let Some(index) = row.thread else { return Vec::new() };
+        let mut labels = Vec::new();
+        if let Some(name) = row.allocator.and_then(|index| self.selected.definitions.allocators().nth(index)) {
+            labels.push(self.text_label("allocator", name));
+        }
+        let Some(index) = row.thread else { return labels };
+        if let Some((pid, name)) = self.selected.definitions.process_of(index) {
+            labels.push(self.text_label("process", name));
+            labels.push(self.number_label("pid", pid.into()));
+        }
         let thread = self.selected.definitions.threads.get(&index);
         let name = thread.map(|thread| thread.name.as_str()).filter(|name| !name.is_empty());
         let name = name.map_or_else(|| format!("thread {index}"), str::to_owned);
-        let mut labels = vec![self.text_label("thread", &name)];
+        labels.push(self.text_label("thread", &name));
         if let Some(thread) = thread {
             labels.push(self.number_label("tid", thread.tid as u64));
         }

@@ -13,6 +13,8 @@ pub struct Selected<'a> {
     pub peak_time_ns: u64,
     /// Known leaks do not count as leaked.
     pub suppress: bool,
+    /// The program reported the blocks itself.
+    pub is_custom: bool,
 }
 
 impl Selected<'_> {

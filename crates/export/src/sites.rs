@@ -15,7 +15,9 @@ const PLACES: [&str; 9] =
     ["function", "file", "line", "module", "offset", "blamed_function", "blamed_file", "blamed_line", "stack"];
 
 pub fn write(selected: &Selected<'_>, format: TableFormat, out: &mut dyn Write) -> io::Result<()> {
-    let columns: Vec<&str> = ["site"].iter().chain(Costs::NAMES).chain(&LEAKS).chain(&PLACES).copied().collect();
+    let columns = ["site"].iter().chain(Costs::NAMES).chain(&LEAKS).chain(&PLACES).chain(&["allocator"]);
+    let columns: Vec<&str> = columns.copied().collect();
+    let allocators = allocators(selected);
     let mut table = TableWriter::new(format, &columns, out)?;
     let mut path = Vec::new();
     for row in selected.rows {
@@ -30,9 +32,22 @@ pub fn write(selected: &Selected<'_>, format: TableFormat, out: &mut dyn Write) 
         cells.extend(leaks(selected, row));
         cells.extend(places(selected, row, &levels));
         cells.push(Cell::Json(&stack));
+        let allocator = allocators.get(row.site as usize).filter(|names| !names.is_empty());
+        cells.push(Cell::text(allocator.map(String::as_str)));
         table.row(&cells)?;
     }
     Ok(())
+}
+
+/// The allocator of each stack. A stack that called several of them has their names with `;` between. Nothing is known for
+/// heap profiles of other tools and for blocks that the program reported itself.
+fn allocators(selected: &Selected<'_>) -> Vec<String> {
+    if selected.definitions.profile.is_some() || selected.is_custom {
+        return Vec::new();
+    }
+    let names: Vec<&str> = selected.definitions.allocators().collect();
+    let joined = |list: &Vec<usize>| list.iter().filter_map(|at| names.get(*at).copied()).collect::<Vec<_>>().join(";");
+    selected.definitions.allocators_by_site().iter().map(joined).collect()
 }
 
 /// At one instant, only live blocks are known. A heap profile of another tool has only some costs.

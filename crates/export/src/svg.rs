@@ -47,7 +47,7 @@ pub fn write(rows: &[Row], caption: Caption, out: &mut dyn Write) -> io::Result<
          font-family=\"monospace\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fbfbf8\"/>\n\
          <text x=\"{MARGIN}\" y=\"24\" font-size=\"15\">{}</text>\n",
-        escaped(caption.title)
+        escape_xml(caption.title)
     )?;
     for piece in &boxes {
         // The root is at the bottom.
@@ -55,7 +55,7 @@ pub fn write(rows: &[Row], caption: Caption, out: &mut dyn Write) -> io::Result<
         write!(
             out,
             "<g><title>{}</title><rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"1\" fill=\"{}\"/>",
-            escaped(&piece.title),
+            escape_xml(&piece.title),
             piece.x,
             piece.width,
             HEIGHT - 1.0,
@@ -64,7 +64,7 @@ pub fn write(rows: &[Row], caption: Caption, out: &mut dyn Write) -> io::Result<
         let letters = ((piece.width - 4.0) / LETTER) as usize;
         if letters >= 3 {
             let text = shortened(piece.name, letters);
-            write!(out, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", piece.x + 2.0, y + 12.0, escaped(&text))?;
+            write!(out, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", piece.x + 2.0, y + 12.0, escape_xml(&text))?;
         }
         out.write_all(b"</g>\n")?;
     }
@@ -136,7 +136,8 @@ fn shortened(name: &str, letters: usize) -> String {
     name.chars().take(letters.saturating_sub(1)).chain(['…']).collect()
 }
 
-fn escaped(text: &str) -> String {
+/// Returns the text as it can stand in XML. Control characters, most of which XML cannot contain, become `\xNN`.
+pub fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

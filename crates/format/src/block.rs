@@ -1,8 +1,8 @@
 //! The block: the unit that is compressed, checked and recovered. Every block can be read without any other.
 use crate::wire::Cursor;
 use crate::{
-    AllocClasses, Allocators, Checkpoint, Events, Folded, Gone, HeapAtAttach, Index, Losses, Malformed, Module,
-    Processes, RssSample, Session, Stacks, Summary, Suppressions, Symbols, Thread, Unseen, Waits,
+    AllocClasses, Allocators, Checkpoint, Events, Folded, Gone, HeapAtAttach, Index, Losses, Malformed, MemoryParts,
+    Module, Processes, RssSample, Session, Stacks, Summary, Suppressions, Symbols, Thread, Unseen, Waits,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -58,6 +58,8 @@ block_kinds! {
     Processes = 24,
     /// The allocation classes of allocators other than malloc.
     Allocators = 25,
+    /// The parts of the resident memory, at instants.
+    MemoryParts = 26,
 }
 
 impl BlockKind {
@@ -113,6 +115,7 @@ pub enum Block<'a> {
     Waits(Waits),
     Processes(Processes),
     Allocators(Allocators),
+    MemoryParts(MemoryParts),
 }
 
 impl RawBlock {
@@ -156,6 +159,7 @@ impl RawBlock {
             BlockKind::Unseen => Block::Unseen(Unseen::decode(bytes)?),
             BlockKind::Gone => Block::Gone(Gone::decode(bytes)?),
             BlockKind::Allocators => Block::Allocators(Allocators::decode(bytes)?),
+            BlockKind::MemoryParts => Block::MemoryParts(MemoryParts::decode(bytes)?),
         })
     }
 }

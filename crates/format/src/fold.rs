@@ -7,15 +7,18 @@
 //! are the same in both; memory is bounded by live blocks, by pairs of allocation class and thread, and by the kept
 //! samples.
 use crate::event::{EventEncoder, Events, Freed, TICK_NS};
+use crate::memory_parts::thin_out;
 use crate::process_past::{ProcessPast, in_order};
 use crate::{
-    AllocClasses, BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, IntMap, Malformed, PeakTracker, Process,
-    Processes, RawBlock, Reader, RssSample, Start, Visitor,
+    AllocClasses, BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, IntMap, Malformed, MemoryParts, PeakTracker,
+    Process, Processes, RawBlock, Reader, RssSample, Start, Visitor,
 };
 use std::io::{self, Read, Write};
 
 /// A block of events is written at this many raw bytes.
 const FULL: usize = 512 << 10;
+/// The most instants before the cut whose parts of the memory are kept.
+const INSTANTS: usize = 64;
 /// The most memory samples in a block.
 const SAMPLES: usize = 1 << 16;
 /// Before the cut, only the highest memory sample of each interval of this length is kept.
@@ -63,6 +66,7 @@ struct Folder {
     malloc: Past,
     custom: Past,
     samples: Vec<RssSample>,
+    memory: MemoryParts,
     /// The last Losses block before the cut. Its totals include those of all earlier ones.
     losses: Option<RawBlock>,
 }
@@ -81,11 +85,18 @@ impl Folder {
             }
             BlockKind::Processes => self.malloc.processes.add(Processes::decode(payload)?),
             BlockKind::Samples => RssSample::decode(payload)?.into_iter().for_each(|sample| self.sample(sample)),
+            BlockKind::MemoryParts => self.memory_parts(MemoryParts::decode(payload)?),
             BlockKind::Losses => self.losses = Some(block.clone()),
             BlockKind::Checkpoint | BlockKind::CustomCheckpoint => (),
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    fn memory_parts(&mut self, parts: MemoryParts) {
+        self.memory.reason = parts.reason;
+        self.memory.instants.extend(parts.instants);
+        thin_out(&mut self.memory.instants, INSTANTS);
     }
 
     fn sample(&mut self, sample: RssSample) {
@@ -103,6 +114,9 @@ impl Folder {
     fn finish<W: Write>(self, out: &mut FileWriter<W>) -> Result<Option<u64>, Error> {
         for samples in self.samples.chunks(SAMPLES) {
             out.write(&RssSample::to_block(samples))?;
+        }
+        if self.memory != MemoryParts::default() {
+            out.write(&self.memory.to_block())?;
         }
         if let Some(losses) = self.losses {
             out.write(&losses)?;

@@ -36,6 +36,7 @@ mod kde;
 mod live_blocks;
 mod losses;
 mod map;
+mod memory_parts;
 mod merge;
 mod module;
 mod numbered;
@@ -79,6 +80,7 @@ pub use kde::{Counting, KdeAhead, KdeCounts, KdeFileKind, KdeReader, KdeRule, Sh
 pub use live_blocks::{Kept, LiveBlocks};
 pub use losses::Losses;
 pub use map::{IntMap, IntSet};
+pub use memory_parts::{MemoryInstant, MemoryPart, MemoryParts, part_kind};
 pub use merge::{MergeError, Merged, merge};
 pub use module::Module;
 pub use peak::PeakTracker;

@@ -15,7 +15,7 @@ use crate::process_past::{ProcessPast, in_order};
 use crate::tally::Tally;
 use crate::{
     Block, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, Gone, IntMap, KdeRule, Kept, LiveBlocks,
-    Process, Processes, RawBlock, RssSample, Source, Summary,
+    MemoryParts, Process, Processes, RawBlock, RssSample, Source, Summary,
 };
 use std::io::{Read, Write};
 
@@ -167,6 +167,7 @@ impl<W: Write> Trimmer<'_, W> {
             Block::Gone(gone) => self.gone(&gone),
             Block::Processes(processes) => self.add_processes(processes),
             Block::Samples(samples) => return self.samples(&samples),
+            Block::MemoryParts(parts) => return self.memory_parts(parts),
             Block::Summary(summary) => self.summary = Some(summary),
             Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => (),
             Block::AllocClasses(_) | Block::Allocators(_) | Block::Stacks(_) if self.phase == Phase::After => (),
@@ -249,6 +250,15 @@ impl<W: Write> Trimmer<'_, W> {
         if !self.encoder.is_empty() {
             self.written += self.encoder.events();
             self.out.write(&self.encoder.take())?;
+        }
+        Ok(())
+    }
+
+    fn memory_parts(&mut self, mut parts: MemoryParts) -> Result<(), Error> {
+        let from = self.from_ns.unwrap_or(0);
+        parts.instants.retain(|instant| (from..=self.to_ns).contains(&instant.time_ns));
+        if !parts.instants.is_empty() || !parts.reason.is_empty() {
+            self.out.write(&parts.to_block())?;
         }
         Ok(())
     }

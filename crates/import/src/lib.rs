@@ -35,6 +35,11 @@ impl Kind {
             Kind::Jemalloc => "a heap profile of jemalloc",
         }
     }
+
+    /// True if hardly any other file begins like this. Many texts look like the beginning of an unpacked pprof file.
+    pub const fn has_certain_beginning(self) -> bool {
+        !matches!(self, Kind::Pprof)
+    }
 }
 
 /// The bytes are not what their beginning says.

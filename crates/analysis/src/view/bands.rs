@@ -2,7 +2,7 @@
 use super::Trace;
 use super::summary::blamed_node;
 use crate::counter::Counter;
-use crate::definitions::SiteId;
+use crate::definitions::{KnownAllocClass, SiteId};
 use crate::engine::Engine;
 use crate::pass::Gone;
 use crate::profile::Range;
@@ -74,8 +74,20 @@ pub(crate) fn counter<'a>(
     groups: usize,
     mut group: impl FnMut(SiteId, u64) -> Option<u32>,
 ) -> Result<Counter<'a>, Gone> {
+    counter_by_class(trace, query, range, groups, |site, class, _| group(site, class.size))
+}
+
+/// As `counter`. `group` also gets the allocation class and its index.
+pub(crate) fn counter_by_class<'a>(
+    trace: &mut Trace<'_>,
+    query: &Query,
+    range: &Range,
+    groups: usize,
+    mut group: impl FnMut(SiteId, &KnownAllocClass, usize) -> Option<u32>,
+) -> Result<Counter<'a>, Gone> {
     let selection = trace.engine.selection(trace.blocks, query, range)?;
     let alloc_classes = trace.engine.alloc_classes_by_size(query);
-    let grouped = alloc_classes.iter().map(|class| class.regrouped(|site| group(site, class.size)));
+    let grouped =
+        alloc_classes.iter().enumerate().map(|(index, class)| class.regrouped(|site| group(site, class, index)));
     Ok(Counter::new(Cow::Owned(grouped.collect()), groups, selection))
 }

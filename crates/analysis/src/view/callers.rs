@@ -1,8 +1,9 @@
 //! Every function with its inclusive and its own costs, and the callers and callees of one function.
 use super::cut;
 use super::keys::{Key, Keys, Row};
-use super::sum::Sum;
+use super::sum::{Known, Sum};
 use crate::costs::Costs;
+use crate::known_costs::KnownCosts;
 use crate::profile::Profile;
 use crate::query::Query;
 use crate::stack_table::{NodeId, StackTable};
@@ -21,6 +22,7 @@ pub(crate) struct Callers<'a> {
     keys: &'a Keys,
     functions: Vec<(Key, Both)>,
     selected: Option<Selected>,
+    known: Option<KnownCosts>,
 }
 
 #[derive(Default)]
@@ -95,7 +97,7 @@ impl<'a> Callers<'a> {
             callees: callees.finish(query),
             lines: lines.finish(query),
         });
-        Callers { table, keys, functions: functions.finish(query), selected }
+        Callers { table, keys, functions: functions.finish(query), selected, known: profile.known }
     }
 
     /// The note for a query of a function that no stack contains.
@@ -148,11 +150,11 @@ struct Rows<'a> {
 
 impl Serialize for Rows<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Callers { table, keys, .. } = self.of;
+        let Callers { table, keys, known, .. } = self.of;
         serializer.collect_seq(self.list.iter().map(|(place, sums)| {
             let row =
                 if self.by_level { Row::of(table, table.levels.get(*place as usize)) } else { keys.row(table, *place) };
-            Entry { row, sums }
+            Entry { row, sums, known: *known }
         }))
     }
 }
@@ -160,14 +162,16 @@ impl Serialize for Rows<'_> {
 struct Entry<'a> {
     row: Row<'a>,
     sums: &'a Both,
+    known: Option<KnownCosts>,
 }
 
 impl Serialize for Entry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         self.row.entries(&mut map)?;
-        map.serialize_entry("inclusive", &self.sums.inclusive)?;
-        map.serialize_entry("self", &self.sums.own)?;
+        let known = self.known;
+        map.serialize_entry("inclusive", &Known { sum: &self.sums.inclusive, known })?;
+        map.serialize_entry("self", &Known { sum: &self.sums.own, known })?;
         map.end()
     }
 }

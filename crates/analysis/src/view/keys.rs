@@ -96,7 +96,7 @@ impl Keys {
         if let Some(namespace) = self.namespaces.get(key as usize).and_then(Option::as_deref) {
             return namespace.to_owned();
         }
-        let level = self.first.get(key as usize).copied().flatten().and_then(|at| table.levels.get(at as usize));
+        let level = self.level(table, key);
         let module = || level.and_then(|level| table.text(level.module));
         match self.merge {
             Merge::Module | Merge::Namespace => {
@@ -114,9 +114,22 @@ impl Keys {
         }
     }
 
+    /// The first level with a key. `None` if no level is shown.
+    pub(crate) fn level<'a>(&self, table: &'a StackTable, key: Key) -> Option<&'a StackTableLevel> {
+        self.first.get(key as usize).copied().flatten().and_then(|at| table.levels.get(at as usize))
+    }
+
+    /// The texts by which a key is recognised in another table of the same trace: the label, the module and, with
+    /// `merge=line`, the file.
+    pub(crate) fn names<'a>(&self, table: &'a StackTable, key: Key) -> (String, Option<&'a str>, Option<&'a str>) {
+        let level = self.level(table, key);
+        let text = |of: fn(&StackTableLevel) -> Option<u32>| level.and_then(|level| table.text(of(level)));
+        (self.label(table, key), text(|level| level.module), text(|level| level.file))
+    }
+
     /// The row of a key. Fields that may differ between the levels of one key are left out.
     pub(crate) fn row<'a>(&'a self, table: &'a StackTable, key: Key) -> Row<'a> {
-        let level = self.first.get(key as usize).copied().flatten().and_then(|at| table.levels.get(at as usize));
+        let level = self.level(table, key);
         let namespace = self.namespaces.get(key as usize).and_then(Option::as_deref);
         Row { table, level, merge: self.merge, namespace }
     }

@@ -20,6 +20,30 @@ struct Bucket {
     live_bytes: u64,
 }
 
+/// The blocks whose lifetimes are from one power of two to the next, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct LifetimeBucket {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// Blocks freed in the range, by how long they lived.
+    pub deallocations: u64,
+    pub freed_bytes: u64,
+    /// Blocks that are live at the end of the range, by age.
+    pub live_allocations: u64,
+    pub live_bytes: u64,
+}
+
+/// Blocks by lifetime, the shortest first. Empty buckets are left out.
+pub fn lifetimes(trace: &mut Trace<'_>, query: &Query) -> Result<Vec<LifetimeBucket>, Gone> {
+    let lifetimes = Lifetimes::new(trace, query)?;
+    let made = lifetimes.used().map(|(bucket, number)| {
+        let (from_ns, to_ns) = ends(number);
+        let Bucket { deallocations, freed_bytes, live_allocations, live_bytes } = *bucket;
+        LifetimeBucket { from_ns, to_ns, deallocations, freed_bytes, live_allocations, live_bytes }
+    });
+    Ok(made.collect())
+}
+
 impl Bucket {
     const fn add_live(&mut self, size: u64) {
         self.live_allocations += 1;
@@ -109,14 +133,17 @@ impl Lifetimes {
         })?;
         Ok(Lifetimes { buckets: walker.sink.buckets })
     }
+
+    /// The buckets that are not empty, and their numbers.
+    fn used(&self) -> impl Iterator<Item = (&Bucket, u32)> {
+        let numbered = self.buckets.iter().zip(0u32..);
+        numbered.filter(|(bucket, _)| bucket.deallocations > 0 || bucket.live_allocations > 0)
+    }
 }
 
 impl Serialize for Lifetimes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let used = || {
-            let numbered = self.buckets.iter().zip(0u32..);
-            numbered.filter(|(bucket, _)| bucket.deallocations > 0 || bucket.live_allocations > 0)
-        };
+        let used = || self.used();
         let column = |value: fn(&Bucket) -> u64| -> Vec<u64> { used().map(|(bucket, _)| value(bucket)).collect() };
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("from", &used().map(|(_, number)| ends(number).0).collect::<Vec<_>>())?;

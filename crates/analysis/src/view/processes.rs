@@ -30,6 +30,27 @@ struct Command {
     peak: Share,
 }
 
+/// A process, the costs of the blocks that it allocated in the range, and what it held at the session's combined peak.
+#[derive(Clone, Debug)]
+pub struct ProcessCosts {
+    pub row: ProcessRow,
+    pub sum: Sum,
+    /// `None` if it was not alive then.
+    pub held: Option<Share>,
+}
+
+/// The processes of a tree, in the order in which they started. Empty if the trace is of one process.
+pub fn processes(trace: &mut Trace<'_>, query: &Query) -> Result<Vec<ProcessCosts>, Gone> {
+    let Processes { tree, sums, .. } = Processes::new(trace, query)?;
+    let held = |index: u32| tree.peak.as_ref().and_then(|peak| peak.shares.get(&index).copied());
+    let shown = tree.processes.iter().filter_map(|row| {
+        let index = row.process.index;
+        let (sum, _) = sums.get(&index).filter(|(_, is_shown)| *is_shown)?;
+        Some(ProcessCosts { row: row.clone(), sum: *sum, held: held(index) })
+    });
+    Ok(shown.collect())
+}
+
 impl Processes {
     pub(crate) fn new(trace: &mut Trace<'_>, query: &Query) -> Result<Self, Gone> {
         let tree = trace.engine.process_tree(trace.blocks)?;

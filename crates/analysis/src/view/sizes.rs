@@ -29,6 +29,27 @@ pub(crate) struct Sizes<'a> {
     buckets: BTreeMap<u32, (Costs, Vec<(NodeId, Costs)>)>,
 }
 
+/// The blocks whose sizes are from one power of two to the next.
+#[derive(Clone, Debug)]
+pub struct SizeBucket {
+    /// The smallest and the largest size, in bytes.
+    pub from: u64,
+    pub to: u64,
+    pub costs: Costs,
+    /// The levels with the most allocations.
+    pub top: Vec<(NodeId, Costs)>,
+}
+
+/// Costs by size of blocks, the smallest first. Empty buckets are left out.
+pub fn sizes(trace: &mut Trace<'_>, query: &Query) -> Result<Vec<SizeBucket>, Gone> {
+    let buckets = Sizes::new(trace, query)?.buckets.into_iter();
+    let made = buckets.map(|(number, (costs, top))| {
+        let (from, to) = ends(number);
+        SizeBucket { from, to, costs, top }
+    });
+    Ok(made.collect())
+}
+
 impl<'a> Sizes<'a> {
     pub(crate) fn new(trace: &mut Trace<'a>, query: &Query) -> Result<Self, Gone> {
         let (engine, table) = (trace.engine, trace.table);

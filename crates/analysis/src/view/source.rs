@@ -1,27 +1,43 @@
 //! Costs by file and line.
-use super::sum::Sum;
+use super::sum::{Known, Sum};
+use crate::known_costs::KnownCosts;
 use crate::profile::Profile;
 use crate::query::Query;
 use crate::stack_table::StackTable;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::{BTreeMap, HashSet};
 
-#[derive(Default, serde::Serialize)]
-struct Line {
-    line: u32,
-    inclusive: Sum,
-    #[serde(rename = "self")]
-    own: Sum,
+/// A line of a source file, with the costs of the stacks that pass through it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SourceLine {
+    pub line: u32,
+    pub inclusive: Sum,
+    /// The costs of the stacks whose innermost level is on this line.
+    pub own: Sum,
+}
+
+/// The lines of a file that are in stacks, in their order.
+#[derive(Clone, Debug)]
+pub struct SourceFile {
+    pub file: String,
+    pub lines: Vec<SourceLine>,
+}
+
+/// Costs by file and line, in the order of the paths.
+pub fn source_files(profile: &Profile, table: &StackTable, query: &Query) -> Vec<SourceFile> {
+    let files = Source::new(profile, table, query).files.into_iter();
+    files.map(|(file, lines)| SourceFile { file: file.to_owned(), lines: lines.into_values().collect() }).collect()
 }
 
 pub(crate) struct Source<'a> {
     /// By file, then by line.
-    files: BTreeMap<&'a str, BTreeMap<u32, Line>>,
+    files: BTreeMap<&'a str, BTreeMap<u32, SourceLine>>,
+    known: Option<KnownCosts>,
 }
 
 impl<'a> Source<'a> {
     pub(crate) fn new(profile: &Profile, table: &'a StackTable, query: &Query) -> Self {
-        let mut files: BTreeMap<&str, BTreeMap<u32, Line>> = BTreeMap::new();
+        let mut files: BTreeMap<&str, BTreeMap<u32, SourceLine>> = BTreeMap::new();
         let mut seen = HashSet::new();
         for (site, costs) in &profile.stacks {
             let stack = table.stack(*site);
@@ -43,7 +59,7 @@ impl<'a> Source<'a> {
                 }
             }
         }
-        Source { files }
+        Source { files, known: profile.known }
     }
 
     pub(crate) fn why_empty(&self, query: &Query) -> Option<String> {
@@ -62,10 +78,27 @@ impl Serialize for Source<'_> {
         #[derive(serde::Serialize)]
         struct File<'a> {
             file: &'a str,
-            lines: Vec<&'a Line>,
+            lines: Vec<Row<'a>>,
         }
-        let files: Vec<File<'_>> =
-            self.files.iter().map(|(file, lines)| File { file, lines: lines.values().collect() }).collect();
+        #[derive(serde::Serialize)]
+        struct Row<'a> {
+            line: u32,
+            inclusive: Known<'a>,
+            #[serde(rename = "self")]
+            own: Known<'a>,
+        }
+        impl<'a> Row<'a> {
+            fn new(line: &'a SourceLine, known: Option<KnownCosts>) -> Self {
+                let of = |sum: &'a Sum| Known { sum, known };
+                Row { line: line.line, inclusive: of(&line.inclusive), own: of(&line.own) }
+            }
+        }
+        let known = self.known;
+        let files: Vec<File<'_>> = self
+            .files
+            .iter()
+            .map(|(file, lines)| File { file, lines: lines.values().map(|line| Row::new(line, known)).collect() })
+            .collect();
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("files", &files)?;
         map.end()

@@ -104,7 +104,10 @@ impl Columns<'_> {
     fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let stacks = &self.0.stacks;
         map.serialize_entry("stack", &List(|| stacks.iter().map(|(site, _)| site)))?;
-        for (at, name) in Costs::NAMES.iter().enumerate() {
+        let known = self.0.known;
+        let is_known = |name: &str| known.is_none_or(|known| known.has(name));
+        // What a heap profile does not know has no list.
+        for (at, name) in Costs::NAMES.iter().enumerate().filter(|(_, name)| is_known(name)) {
             map.serialize_entry(name, &List(|| stacks.iter().map(|(_, costs)| costs.values()[at])))?;
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The sum of the costs of several stacks.
 use crate::costs::{Costs, to_signed};
+use crate::known_costs::KnownCosts;
 use crate::profile::Profile;
 use crate::query::{Cost, Query};
 use crate::stack_table::StackTable;
@@ -11,6 +12,13 @@ pub struct Sum {
     pub costs: Costs,
     pub leaked_bytes: u64,
     pub leaked_allocations: u64,
+}
+
+/// A sum of which a heap profile of another tool may know only a part. What it does not know is null.
+pub(crate) struct Known<'a> {
+    pub(crate) sum: &'a Sum,
+    /// `None` if everything is known.
+    pub(crate) known: Option<KnownCosts>,
 }
 
 /// Costs that do not add up.
@@ -31,23 +39,36 @@ impl Sum {
             other => other.of(&self.costs, false),
         }
     }
+}
+
+impl Known<'_> {
+    fn entry<M: SerializeMap>(&self, map: &mut M, name: &'static str, value: u64) -> Result<(), M::Error> {
+        map.serialize_entry(name, &self.known.is_none_or(|known| known.has(name)).then_some(value))
+    }
 
     fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        for (name, value) in Costs::NAMES.iter().zip(self.costs.values()) {
+        for (name, value) in Costs::NAMES.iter().zip(self.sum.costs.values()) {
             if !NO_SUMS.contains(name) {
-                map.serialize_entry(name, &value)?;
+                self.entry(map, name, value)?;
             }
         }
-        map.serialize_entry("leaked_bytes", &self.leaked_bytes)?;
-        map.serialize_entry("leaked_allocations", &self.leaked_allocations)
+        self.entry(map, "leaked_bytes", self.sum.leaked_bytes)?;
+        self.entry(map, "leaked_allocations", self.sum.leaked_allocations)
     }
 }
 
-impl Serialize for Sum {
+impl Serialize for Known<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         self.entries(&mut map)?;
         map.end()
+    }
+}
+
+/// A trace knows everything.
+impl Serialize for Sum {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Known { sum: self, known: None }.serialize(serializer)
     }
 }
 
@@ -56,6 +77,7 @@ impl Serialize for Sum {
 pub(crate) struct Totals {
     pub(crate) sum: Sum,
     peak_time_ns: u64,
+    known: Option<KnownCosts>,
 }
 
 impl Totals {
@@ -64,18 +86,19 @@ impl Totals {
         for (site, costs) in &profile.stacks {
             sum.add(costs, query.suppressions && table.stack(*site).suppressed.is_some());
         }
-        Totals { sum, peak_time_ns: profile.peak_time_ns }
+        Totals { sum, peak_time_ns: profile.peak_time_ns, known: profile.known }
     }
 }
 
 impl Serialize for Totals {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        self.sum.entries(&mut map)?;
+        let known = Known { sum: &self.sum, known: self.known };
+        known.entries(&mut map)?;
         let Sum { costs, leaked_bytes, leaked_allocations } = self.sum;
-        map.serialize_entry("suppressed_bytes", &(costs.live_bytes - leaked_bytes))?;
-        map.serialize_entry("suppressed_allocations", &(costs.live_allocations - leaked_allocations))?;
-        map.serialize_entry("peak_time_ns", &self.peak_time_ns)?;
+        known.entry(&mut map, "suppressed_bytes", costs.live_bytes - leaked_bytes)?;
+        known.entry(&mut map, "suppressed_allocations", costs.live_allocations - leaked_allocations)?;
+        known.entry(&mut map, "peak_time_ns", self.peak_time_ns)?;
         map.end()
     }
 }

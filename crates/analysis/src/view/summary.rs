@@ -1,5 +1,6 @@
 //! The view `summary`: the recorded program, its totals, and the code to blame for most of the costs.
 use super::Trace;
+use super::allocators::AllocatorRow;
 use super::keys::Row;
 use super::processes::{combined_peak, process_rows};
 use super::sum::Sum;
@@ -66,14 +67,21 @@ pub(crate) struct Summary<'a> {
     profile: &'a Profile,
     query: &'a Query,
     tree: ProcessTree,
+    allocators: Vec<AllocatorRow>,
 }
 
 /// The most rows of each list if the query has no `limit`.
 const ROWS: usize = 20;
 
 impl<'a> Summary<'a> {
-    pub(crate) fn new<'t: 'a>(trace: &Trace<'t>, profile: &'a Profile, query: &'a Query, tree: ProcessTree) -> Self {
-        Summary { engine: trace.engine, table: trace.table, complete: trace.complete, profile, query, tree }
+    pub(crate) fn new<'t: 'a>(
+        trace: &Trace<'t>,
+        profile: &'a Profile,
+        query: &'a Query,
+        (tree, allocators): (ProcessTree, Vec<AllocatorRow>),
+    ) -> Self {
+        let Trace { engine, table, complete, .. } = *trace;
+        Summary { engine, table, complete, profile, query, tree, allocators }
     }
 }
 
@@ -82,6 +90,8 @@ impl Serialize for Summary<'_> {
         let Summary { engine, table, complete, .. } = self;
         let definitions = engine.definitions();
         let whole = engine.totals();
+        // A heap profile of another tool knows nothing about time and the recorder.
+        let is_trace = definitions.profile.is_none();
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("command", &definitions.session.command)?;
         map.serialize_entry("pid", &definitions.session.pid)?;
@@ -100,7 +110,7 @@ impl Serialize for Summary<'_> {
             ("lost_events", whole.lost_events),
             ("waited_for_recorder_ns", definitions.waits.waited_ns),
         ] {
-            map.serialize_entry(name, &number)?;
+            map.serialize_entry(name, &is_trace.then_some(number))?;
         }
         let causes: Vec<(&str, u64)> =
             definitions.losses.by_cause.iter().map(|(cause, count)| (cause.as_str(), *count)).collect();
@@ -108,12 +118,14 @@ impl Serialize for Summary<'_> {
         map.serialize_entry("unseen", &unseen(definitions))?;
         map.serialize_entry("losses", &Losses { causes: &causes, note: definitions.losses.note.as_deref() })?;
         let seconds = (self.profile.range.to_ns - self.profile.range.from_ns) as f64 / 1e9;
-        let rate = |count: u64| if seconds > 0.0 { (count as f64 / seconds).round() as u64 } else { 0 };
+        let rate =
+            |count: u64| is_trace.then(|| if seconds > 0.0 { (count as f64 / seconds).round() as u64 } else { 0 });
         map.serialize_entry("allocations_per_second", &rate(self.profile.totals.allocations))?;
         map.serialize_entry("temporary_per_second", &rate(self.profile.totals.temporary))?;
         map.serialize_entry("allocated_bytes_per_second", &rate(self.profile.totals.allocated_bytes))?;
         map.serialize_entry("processes", &process_rows(&self.tree))?;
         map.serialize_entry("combined_peak", &combined_peak(&self.tree))?;
+        map.serialize_entry("allocators", &self.allocators)?;
         map.serialize_entry("lists", &Lists(self))?;
         map.serialize_entry("suppressions", &suppression_rows(self.profile, table))?;
         map.end()
@@ -165,6 +177,10 @@ impl Serialize for Lists<'_> {
         let Summary { table, profile, query, .. } = self.0;
         let mut map = serializer.serialize_map(None)?;
         for cost in [Cost::Peak, Cost::Leaked, Cost::Allocations, Cost::Temporary] {
+            if profile.known.is_some_and(|known| !known.knows(cost)) {
+                map.serialize_entry(cost.name(), &None::<()>)?;
+                continue;
+            }
             let rows = by_blamed(profile, table, query, cost);
             let total = rows.iter().map(|row| row.value).fold(0, i64::saturating_add);
             let limit = if query.limit > 0 { query.limit } else { ROWS };

@@ -12,11 +12,18 @@ pub(crate) struct Threads {
     threads: Vec<ThreadRow>,
 }
 
-struct ThreadRow {
-    index: u32,
-    tid: Option<u32>,
-    name: Option<String>,
-    sum: Sum,
+/// A thread and the costs of the blocks that it allocated.
+#[derive(Clone, Debug)]
+pub struct ThreadRow {
+    pub index: u32,
+    pub tid: Option<u32>,
+    pub name: Option<String>,
+    pub sum: Sum,
+}
+
+/// The threads that allocated, the highest cost first.
+pub fn threads(trace: &mut Trace<'_>, query: &Query) -> Result<Vec<ThreadRow>, Gone> {
+    Ok(Threads::new(trace, query)?.threads)
 }
 
 /// The most threads of a trace. A malformed file must not make us allocate for more.

@@ -13,20 +13,26 @@ use format::{IntMap, Process};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::HashMap;
 
-#[derive(Default, serde::Serialize)]
-struct Columns {
+/// The course of a range, with an entry for each slice in every column.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct TimelineColumns {
     /// The end of each slice.
-    time_ns: Vec<u64>,
+    pub time_ns: Vec<u64>,
     /// At the highest moment of the slice.
-    live_bytes: Vec<u64>,
-    live_allocations: Vec<u64>,
-    live_bytes_end: Vec<u64>,
-    allocations: Vec<u64>,
-    allocated_bytes: Vec<u64>,
-    deallocations: Vec<u64>,
-    temporary: Vec<u64>,
-    rss_bytes: Vec<Option<u64>>,
-    overhead_bytes: Vec<Option<u64>>,
+    pub live_bytes: Vec<u64>,
+    pub live_allocations: Vec<u64>,
+    pub live_bytes_end: Vec<u64>,
+    pub allocations: Vec<u64>,
+    pub allocated_bytes: Vec<u64>,
+    pub deallocations: Vec<u64>,
+    pub temporary: Vec<u64>,
+    pub rss_bytes: Vec<Option<u64>>,
+    pub overhead_bytes: Vec<Option<u64>>,
+}
+
+/// The course of the query's range in as many slices as it has `points`.
+pub fn timeline_columns(trace: &mut Trace<'_>, query: &Query) -> Result<TimelineColumns, Gone> {
+    Ok(Timeline::new(trace, query)?.columns)
 }
 
 #[derive(Clone, Default)]
@@ -38,7 +44,7 @@ struct Band {
 
 pub(crate) struct Timeline<'a> {
     table: &'a StackTable,
-    columns: Columns,
+    columns: TimelineColumns,
     bands: Vec<(BandName<'a>, Band)>,
     other: Band,
     peak_index: usize,
@@ -88,7 +94,7 @@ impl<'a> Timeline<'a> {
         };
         let moments = engine.moments(&range, query.points);
         let ends = (1..=query.points).map(|at| range.slice_end(at, query.points)).collect();
-        let mut columns = Columns { time_ns: ends, ..Columns::default() };
+        let mut columns = TimelineColumns { time_ns: ends, ..TimelineColumns::default() };
         let mut cells: Vec<Vec<Cell>> = Vec::new();
         let mut peak = (0, 0, range.from_ns);
         let point = engine.start_for(moments[0]);
@@ -144,7 +150,7 @@ fn by_process(definitions: &Definitions, by: By) -> (ByThread, Vec<BandName<'_>>
     (ByThread { part_of, parts: names.len(), per_part: 1 }, names)
 }
 
-impl Columns {
+impl TimelineColumns {
     /// Adds the slice that has just ended.
     fn add(&mut self, walker: &Walker<Counter<'_>>) -> Vec<Cell> {
         let counter = &walker.sink;
@@ -286,7 +292,7 @@ impl Serialize for Timeline<'_> {
         #[derive(serde::Serialize)]
         struct Whole<'a> {
             #[serde(flatten)]
-            columns: &'a Columns,
+            columns: &'a TimelineColumns,
             bands: Vec<NamedBand<'a>>,
             other: NamedBand<'a>,
             peak: Peak,

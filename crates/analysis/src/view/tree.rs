@@ -1,7 +1,8 @@
 //! The views bottom-up and top-down: the stacks of a profile as a tree of rows.
 use super::cut;
 use super::keys::{Key, Keys};
-use super::sum::Sum;
+use super::sum::{Known, Sum};
+use crate::known_costs::KnownCosts;
 use crate::profile::Profile;
 use crate::query::{Cost, Query};
 use crate::stack_table::StackTable;
@@ -9,8 +10,9 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+/// Where a tree begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub enum Direction {
     /// From the innermost level to the callers.
     BottomUp,
     /// From the outermost level to the callees.
@@ -18,21 +20,22 @@ pub(crate) enum Direction {
 }
 
 /// The deepest tree. Readers of nested JSON are recursive.
-const DEEPEST: usize = 1000;
+pub(super) const DEEPEST: usize = 1000;
 
-struct TreeNode {
-    key: Key,
-    total: Sum,
+pub(super) struct TreeNode {
+    pub(super) key: Key,
+    pub(super) total: Sum,
     /// The sum of stacks that end here.
-    own: Sum,
-    children: Vec<u32>,
+    pub(super) own: Sum,
+    pub(super) children: Vec<u32>,
 }
 
 pub(crate) struct Tree<'a> {
     table: &'a StackTable,
     keys: &'a Keys,
     /// Node 0 is the parent of the roots.
-    nodes: Vec<TreeNode>,
+    pub(super) nodes: Vec<TreeNode>,
+    known: Option<KnownCosts>,
 }
 
 impl<'a> Tree<'a> {
@@ -44,7 +47,7 @@ impl<'a> Tree<'a> {
         direction: Direction,
     ) -> Self {
         let top = TreeNode { key: 0, total: Sum::default(), own: Sum::default(), children: Vec::new() };
-        let mut tree = Tree { table, keys, nodes: vec![top] };
+        let mut tree = Tree { table, keys, nodes: vec![top], known: profile.known };
         let mut known: HashMap<(u32, Key), u32> = HashMap::new();
         let deepest = if query.depth == 0 { DEEPEST } else { query.depth.min(DEEPEST) };
         let mut path = Vec::new();
@@ -116,8 +119,9 @@ impl Serialize for Branch<'_> {
         let node = &self.tree.nodes[self.number as usize];
         let mut map = serializer.serialize_map(None)?;
         self.tree.keys.row(self.tree.table, node.key).entries(&mut map)?;
-        map.serialize_entry("total", &node.total)?;
-        map.serialize_entry("self", &node.own)?;
+        let known = self.tree.known;
+        map.serialize_entry("total", &Known { sum: &node.total, known })?;
+        map.serialize_entry("self", &Known { sum: &node.own, known })?;
         map.serialize_entry("children", &Children { tree: self.tree, of: self.number })?;
         map.end()
     }

@@ -169,7 +169,21 @@ impl Trace {
             When::Ns(ns) => time(ns),
             When::Percent(100.0) => self.events.len(),
             When::Percent(share) => time((self.runtime_ns as f64 * share / 100.0) as u64),
+            When::Event { events, .. } => self.after_events(events),
         }
+    }
+
+    /// The number of entries up to and including the event of this number. An `exec` is an entry, but no event.
+    fn after_events(&self, events: u64) -> usize {
+        let mut counted = self.events.iter().enumerate().filter(|(_, event)| !matches!(event.kind, Kind::Image));
+        events.checked_sub(1).map_or(0, |last| counted.nth(last as usize).map_or(self.events.len(), |(at, _)| at + 1))
+    }
+
+    /// The event of a number between 0 and that of the last one, as a query can name it.
+    pub fn event(&self, share: f64) -> When {
+        let counted: Vec<&Event> = self.events.iter().filter(|event| !matches!(event.kind, Kind::Image)).collect();
+        let events = (counted.len() as f64 * share) as u64;
+        When::Event { events, time_ns: events.checked_sub(1).map_or(0, |last| counted[last as usize].time_ns) }
     }
 
     /// The size of a block.
@@ -189,7 +203,7 @@ impl Trace {
             When::Start => 0,
             When::End => self.runtime_ns,
             When::Peak => peak.checked_sub(1).map_or(0, |at| self.events[at].time_ns),
-            When::Ns(ns) => ns,
+            When::Ns(time_ns) | When::Event { time_ns, .. } => time_ns,
             When::Percent(share) => (self.runtime_ns as f64 * share / 100.0) as u64,
         }
     }

@@ -214,9 +214,15 @@ impl EventEncoder {
     }
 
     fn mark(&mut self, what: u64, value: u64) {
-        put(&mut self.marks, (self.events - self.marked) << 2 | what);
-        put(&mut self.marks, value);
+        let place = (self.events - self.marked) << 2 | what;
         self.marked = self.events;
+        // Threads that take turns at every few events write many marks, of a byte each.
+        if (place | value) < 0x80 {
+            self.marks.extend_from_slice(&[place as u8, value as u8]);
+        } else {
+            put(&mut self.marks, place);
+            put(&mut self.marks, value);
+        }
     }
 
     #[inline]

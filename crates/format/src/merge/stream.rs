@@ -578,7 +578,13 @@ fn owned(block: Block) -> Option<Owned> {
         Block::HeapAtAttach(heap) => Owned::HeapAtAttach(heap),
         Block::Waits(waits) => Owned::Waits(waits),
         Block::Processes(processes) => Owned::Processes(processes),
-        Block::Session(_) | Block::Events(_) | Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => {
+        // The parts of a merged trace's memory are left out: each instant is about one process only.
+        Block::Session(_)
+        | Block::Events(_)
+        | Block::Checkpoint(_)
+        | Block::Index(_)
+        | Block::Custom(_)
+        | Block::MemoryParts(_) => {
             return None;
         }
     })

@@ -1,0 +1,101 @@
+//! The parts of the resident memory at the instants at which the recorder measured them.
+use super::Trace;
+use crate::query::Query;
+use format::{MemoryInstant, MemoryPart, MemoryParts};
+use serde::Serialize;
+
+#[derive(Serialize)]
+pub(crate) struct Memory<'a> {
+    /// The process whose memory it is. In a followed tree, that is the first one.
+    pid: u32,
+    /// The index of the instant with the highest RSS.
+    highest: Option<usize>,
+    /// Why there are no instants, if the recorder said why.
+    reason: Option<&'a str>,
+    instants: Vec<Instant<'a>>,
+}
+
+#[derive(Serialize)]
+struct Instant<'a> {
+    time_ns: u64,
+    rss_bytes: u64,
+    pss_bytes: u64,
+    swap_bytes: u64,
+    page_table_bytes: u64,
+    cgroup_cache_bytes: Option<u64>,
+    cgroup_limit_bytes: Option<u64>,
+    live_blocks: u64,
+    requested_bytes: u64,
+    usable_bytes: u64,
+    parts: Vec<Part<'a>>,
+}
+
+#[derive(Serialize)]
+struct Part<'a> {
+    kind: &'a str,
+    name: &'a str,
+    rss_bytes: u64,
+    pss_bytes: u64,
+    /// The same as `rss_bytes`.
+    bytes: u64,
+}
+
+impl<'a> From<&'a MemoryPart> for Part<'a> {
+    fn from(part: &'a MemoryPart) -> Self {
+        let MemoryPart { kind, name, rss_bytes, pss_bytes } = part;
+        Part { kind, name, rss_bytes: *rss_bytes, pss_bytes: *pss_bytes, bytes: *rss_bytes }
+    }
+}
+
+impl<'a> From<&'a MemoryInstant> for Instant<'a> {
+    fn from(instant: &'a MemoryInstant) -> Self {
+        Instant {
+            time_ns: instant.time_ns,
+            rss_bytes: instant.rss_bytes,
+            pss_bytes: instant.pss_bytes,
+            swap_bytes: instant.swap_bytes,
+            page_table_bytes: instant.page_table_bytes,
+            cgroup_cache_bytes: instant.cgroup_cache_bytes,
+            cgroup_limit_bytes: instant.cgroup_limit_bytes,
+            live_blocks: instant.live_blocks,
+            requested_bytes: instant.requested_bytes,
+            usable_bytes: instant.usable_bytes,
+            parts: instant.parts.iter().map(Part::from).collect(),
+        }
+    }
+}
+
+impl<'a> Memory<'a> {
+    /// With `at=T`: the last instant up to T. Otherwise all instants of the range.
+    pub(crate) fn new(trace: &Trace<'a>, query: &Query) -> Self {
+        let definitions = trace.engine.definitions();
+        let range = trace.engine.range(query);
+        let from_ns = if query.is_of_an_instant() { 0 } else { range.from_ns };
+        let MemoryParts { reason, instants } = &definitions.memory;
+        let within = instants.iter().filter(|instant| (from_ns..=range.to_ns).contains(&instant.time_ns));
+        let mut instants: Vec<Instant<'a>> = within.map(Instant::from).collect();
+        if query.is_of_an_instant() {
+            instants.drain(..instants.len().saturating_sub(1));
+        }
+        // The first of several equal ones.
+        let highest = (0..instants.len()).rev().max_by_key(|index| instants[*index].rss_bytes);
+        let reason = Some(reason.as_str()).filter(|reason| !reason.is_empty());
+        Memory { pid: definitions.session.pid, highest, reason, instants }
+    }
+
+    pub(crate) fn why_empty(&self, trace: &Trace<'_>) -> Option<String> {
+        let definitions = trace.engine.definitions();
+        if !self.instants.is_empty() {
+            let follows = definitions.processes.len() > 1;
+            return follows.then(|| "the parts are those of the first process only".to_owned());
+        }
+        Some(match (self.reason, definitions.memory.instants.is_empty()) {
+            (_, false) => "the parts of the memory were not measured in this time".to_owned(),
+            (Some(reason), true) => reason.to_owned(),
+            (None, true) => NEVER.to_owned(),
+        })
+    }
+}
+
+/// An older version recorded the trace, the program ended within the first 50 ms, or measuring was off.
+pub(crate) const NEVER: &str = "the trace has no parts of the resident memory";
