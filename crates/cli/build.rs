@@ -126,7 +126,7 @@ fn export_map() -> String {
         "posix_spawnp",
     ];
     const SANDBOX: &[&str] = &["prctl", "syscall"];
-    const FORK: &[&str] = &["fork"];
+    const FORK: &[&str] = &["fork", "vfork", "system", "popen", "daemon"];
     const LOADER: &[&str] = &["dlclose", "dlopen"];
     // For attach, which places the library in a running process.
     const TABLE: &[&str] = &["heaptrack_core_table"];

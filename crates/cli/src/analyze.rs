@@ -7,6 +7,7 @@ use crate::say;
 use crate::trouble::unreadable;
 use anyhow::Context;
 use clap::Parser;
+use heaptrack_trace::OpenTrace;
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
@@ -79,24 +80,11 @@ pub fn run(options: &Analyze) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a heap profile of another tool, because nearly everything on the page needs events.
-pub fn refuse_profile(file: &Path) -> anyhow::Result<()> {
-    // A file that cannot be read gets its error later.
-    match heaptrack_trace::heap_profile_kind(file).ok().flatten() {
-        None => Ok(()),
-        Some(kind) => {
-            let (kind, file) = (kind.name(), file.display());
-            anyhow::bail!("{file} is {kind}, and the page needs events: `heaptrack print {file}` shows it")
-        }
-    }
-}
-
 fn store(options: &Analyze) -> anyhow::Result<Arc<TraceStore>> {
     let files: Vec<_> = options.files.iter().chain(&options.compare).map(|path| path.as_path()).collect();
-    files.iter().try_for_each(|file| refuse_profile(file))?;
     // With several files, the page shows which one is bad and opens the others.
     if let [file] = files.as_slice() {
-        heaptrack_trace::open_without_names(file).map_err(|error| unreadable(file, &error))?;
+        look(file)?;
     }
     let settings = Options {
         rules: options.rules.as_deref().map(named_text).transpose()?,
@@ -106,6 +94,16 @@ fn store(options: &Analyze) -> anyhow::Result<Arc<TraceStore>> {
         tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
     };
     Ok(TraceStore::new(&files, settings)?)
+}
+
+/// Opens a file, so that a bad one gives the same error as in every other command. Of a trace only the beginning is read.
+/// A heap profile of another tool is small, and is read to its end.
+pub fn look(file: &Path) -> anyhow::Result<()> {
+    let opened = match heaptrack_trace::heap_profile_kind(file) {
+        Ok(Some(_)) => OpenTrace::open(file).map(drop),
+        _ => heaptrack_trace::open_without_names(file).map(drop),
+    };
+    opened.map_err(|error| unreadable(file, &error))
 }
 
 /// Reads a file of rules or suppressions.

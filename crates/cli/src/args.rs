@@ -5,18 +5,24 @@
 //! word, so `heaptrack ./print` and `heaptrack -- print` run programs.
 use crate::analyze::Analyze;
 use crate::attach::Attach;
+use crate::cargo_heaptrack::{self, CargoHeaptrack};
+use crate::check::Check;
+use crate::completions::Completions;
 use crate::detach::Detach;
 use crate::diff::Diff;
 use crate::export::Export;
 use crate::lib_install::Lib;
 use crate::man::Man;
+use crate::mcp::Mcp;
 use crate::merge::Merge;
 use crate::print::Print;
 use crate::record::Record;
 use crate::recording_options;
 use crate::report::Report;
 use crate::symbolize::Symbolize;
+use crate::test_sections::{self, TestSections};
 use crate::trim::Trim;
+use crate::tui::{RecordedTui, Tui};
 use crate::wrong_usage::Wrong;
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
@@ -28,6 +34,9 @@ pub enum Invocation {
     Attach(Attach),
     Detach(Detach),
     Print(Box<Print>),
+    Check(Box<Check>),
+    Cargo(CargoHeaptrack),
+    TestSections(TestSections),
     Symbolize(Symbolize),
     /// The words of the command line, with the name of the command first.
     Heaptrace(Vec<OsString>),
@@ -36,29 +45,12 @@ pub enum Invocation {
     Trim(Trim),
     Merge(Merge),
     Analyze(Analyze),
+    Tui(Tui),
+    RecordedTui(RecordedTui),
     Report(Report),
     Completions(Completions),
     Man(Man),
-}
-
-const COMPLETIONS_HELP: &str = "\
-Examples:
-  heaptrack completions bash > ~/.local/share/bash-completion/completions/heaptrack
-  heaptrack completions zsh > ~/.zfunc/_heaptrack
-
-Exit code: 0; 2 wrong usage.";
-
-/// Prints a script that completes the options of heaptrack in a shell.
-#[derive(Debug, Parser)]
-#[command(name = "heaptrack completions", bin_name = "heaptrack completions", version, after_help = COMPLETIONS_HELP)]
-pub struct Completions {
-    /// The shell.
-    pub shell: clap_complete::Shell,
-}
-
-/// The command without a subcommand, for completion.
-pub fn command() -> clap::Command {
-    Record::command()
+    Mcp(Mcp),
 }
 
 /// Ends the process on wrong usage (2), `--help` and `--version` (0).
@@ -73,20 +65,38 @@ pub fn try_parse(words: impl Iterator<Item = OsString>) -> Result<Invocation, Wr
     match name {
         Some("heaptrack_print") => return Ok(Invocation::Print(Box::new(Print::from_words(words)?))),
         Some("heaptrace") => return Ok(Invocation::Heaptrace(words)),
+        Some("cargo-heaptrack") => return Ok(Invocation::Cargo(CargoHeaptrack::from_words(words)?)),
         Some("heaptrack_gui") => return Ok(Invocation::Analyze(Analyze::try_parse_from(words)?)),
         _ => {}
     }
     let first = words.get(1).and_then(|word| word.to_str()).unwrap_or_default().to_owned();
+    if first == cargo_heaptrack::RUNNER {
+        return cargo_heaptrack::run_as_runner(&words[2..])
+            .map_err(|error| Wrong::Option(crate::trouble::sentence(&error)));
+    }
     if first == "record" {
         words.remove(1);
     } else if let Some(invocation) = subcommand(&first, &words)? {
         return Ok(invocation);
     }
-    let record: Record = recording_options::parse(fence_off(words, &Record::command()))?;
+    let words = fence_off(words, &Record::command());
+    let record: Record = recording_options::parse(words.clone())?;
+    if record.tui {
+        return Ok(Invocation::RecordedTui(recorded_tui(words, &record)));
+    }
     Ok(match Attach::of(&record) {
         Some(attach) => Invocation::Attach(attach),
         None => Invocation::Record(record),
     })
+}
+
+/// Takes `--tui` out of the words of a recording. It stands before the program, so it is the first such word.
+fn recorded_tui(mut words: Vec<OsString>, record: &Record) -> RecordedTui {
+    if let Some(at) = words.iter().position(|word| word == "--tui") {
+        words.remove(at);
+    }
+    let program = record.command.first().map(|word| word.to_string_lossy().into_owned());
+    RecordedTui { words: words.split_off(1), program }
 }
 
 /// Parses the subcommand that the first word names, or returns `None` if it names none. `words` are all words of the
@@ -97,9 +107,12 @@ fn subcommand(first: &str, words: &[OsString]) -> Result<Option<Invocation>, Wro
         "attach" => Invocation::Attach(recording_options::parse(words())?),
         "detach" => Invocation::Detach(Detach::try_parse_from(words())?),
         "print" => Invocation::Print(Box::new(Print::from_words(words())?)),
+        "check" => Invocation::Check(Box::new(Check::try_parse_from(words())?)),
+        test_sections::NAME => Invocation::TestSections(TestSections::try_parse_from(words())?),
         "diff" => Invocation::Print(Box::new(Diff::from_words(words())?)),
         "heaptrace" => Invocation::Heaptrace(words()),
         "analyze" | "-a" | "--analyze" => Invocation::Analyze(Analyze::try_parse_from(words())?),
+        "tui" => Invocation::Tui(Tui::try_parse_from(words())?),
         "report" => Invocation::Report(Report::try_parse_from(words())?),
         "symbolize" => Invocation::Symbolize(Symbolize::try_parse_from(words())?),
         "lib" => Invocation::Lib(Lib::try_parse_from(words())?),
@@ -107,6 +120,7 @@ fn subcommand(first: &str, words: &[OsString]) -> Result<Option<Invocation>, Wro
         "trim" => Invocation::Trim(Trim::try_parse_from(words())?),
         "merge" => Invocation::Merge(Merge::try_parse_from(words())?),
         "completions" => Invocation::Completions(Completions::try_parse_from(words())?),
+        "mcp" => Invocation::Mcp(Mcp::try_parse_from(words())?),
         "man" => Invocation::Man(Man::try_parse_from(words())?),
         _ => return Ok(None),
     }))
@@ -132,7 +146,10 @@ pub fn fence_off(mut words: Vec<OsString>, command: &clap::Command) -> Vec<OsStr
 /// Returns true if the value of an option is the next word, as for `-o`, `-qo` and `--output`, but not for `-oNAME` and
 /// `--output=NAME`.
 pub fn takes_next(command: &clap::Command, option: &[u8]) -> bool {
-    let takes_value = |found: Option<&clap::Arg>| found.is_some_and(|arg| arg.get_action().takes_values());
+    // A value that must follow an equals sign is in the same word.
+    let takes_value = |found: Option<&clap::Arg>| {
+        found.is_some_and(|arg| arg.get_action().takes_values() && !arg.is_require_equals_set())
+    };
     if let Some(long) = option.strip_prefix(b"--") {
         let named = |arg: &&clap::Arg| {
             let names = arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default());
@@ -157,7 +174,7 @@ mod tests {
     use std::time::Duration;
 
     fn record(line: &str) -> Result<Record, clap::Error> {
-        Record::try_parse_from(fence_off(line.split(' ').map(OsString::from).collect(), &command()))
+        Record::try_parse_from(fence_off(line.split(' ').map(OsString::from).collect(), &Record::command()))
     }
 
     fn program(line: &str) -> Vec<String> {
@@ -254,6 +271,10 @@ mod tests {
             matches!(parse("heaptrack --live ./analyze x"), Invocation::Record(r) if r.recording.live && r.command.len() == 2)
         );
         assert!(matches!(parse("heaptrack man print"), Invocation::Man(_)));
+        assert!(matches!(parse("heaptrack tui x.htz"), Invocation::Tui(t) if t.file.is_some()));
+        assert!(matches!(parse("heaptrack tui -p 7"), Invocation::Tui(t) if t.pid == Some(7)));
+        let Invocation::RecordedTui(shown) = parse("heaptrack -o x --tui ./a --tui") else { panic!("--tui") };
+        assert_eq!((shown.words.join(" ".as_ref()), shown.program), ("-o x -- ./a --tui".into(), Some("./a".into())));
         assert!(matches!(parse("heaptrack -- man ls"), Invocation::Record(r) if r.command == ["man", "ls"]));
         assert!(matches!(parse("heaptrack -- print"), Invocation::Record(r) if r.command == ["print"]));
         assert!(matches!(parse("heaptrack -q print x"), Invocation::Record(r) if r.command == ["print", "x"]));

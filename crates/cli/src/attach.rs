@@ -182,7 +182,9 @@ fn begin(options: &Attach, checked: Checked) -> anyhow::Result<Begun> {
     let mut prepared = Prepared::with_symbols(checked, library::CONTENT, &|module| symbols.of(module))?;
     let channel = prepared.channel.take().ok_or(Refusal::Gone)?;
     let plan = plan(options, &prepared, &output, file, exe);
-    let recording = Recording::start_attached(plan, Attachment { pid: options.pid, channel, heap })?;
+    let own_ranges = prepared.own_ranges();
+    let attachment = Attachment { pid: options.pid, channel, heap, own_ranges };
+    let recording = Recording::start_attached(plan, attachment)?;
     let notes = std::mem::take(&mut prepared.notes);
     let attached = prepared.begin(&recording.mapping().region(), recording.now())?;
     let search = &options.recording.search;
@@ -216,7 +218,8 @@ fn plan(options: &Attach, prepared: &Prepared, output: &Output, file: File, exe:
         file,
         bound: options.recording.max_size.map(|bytes| Bound { bytes, place: output.place() }),
         threads: options.recording.recorder_threads,
-        follows: false,
+        follows: None,
+        memory_every: options.recording.memory_every.0,
         folder: output.folder(),
         command: prepared.command(),
         exe,
@@ -292,7 +295,8 @@ fn finish(
     if let Some(names) = names {
         names.stop();
     }
-    let outcome = recording.finish_inspected(End::from(exit), crate::unseen::inspect);
+    let outcome = recording
+        .finish_inspected(End::from(exit), crate::unseen::inspect(crate::starting_thread::NotPatched::default()));
     match detached {
         Ok(Ok(restored)) => {
             if !options.recording.quiet {

@@ -89,7 +89,7 @@ fn options(files: &Files, output: Output) -> Vec<TriedOption> {
         switch("event", "2"),
         file("diff", "base.htz"),
         switch("compare", if is(View::Diff) { "@2500ms" } else { "@1s" }),
-        switch("cost", if is(View::Diff) { "leaked" } else { "allocations" }),
+        switch("cost", if is(View::Diff) || is(View::Allocators) { "leaked" } else { "allocations" }),
         needing(switch("hide", "libc"), if is(View::Diff) { "--by function" } else { "" }),
         // A function that is in a stack twice counts once, so recursion only shows in callers and callees.
         needing(switch("collapse", "recursion"), if is(View::Callers) { "--function grow" } else { "" }),

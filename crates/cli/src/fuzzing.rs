@@ -16,9 +16,12 @@ use std::sync::OnceLock;
 const FURTHER: [&str; 7] = ["--help", "-o", "--", "print", "record", "--no-such-option", "-"];
 
 /// Words that mean something to us as the first word.
-const SUBCOMMANDS: [&str; 15] = [
+const SUBCOMMANDS: [&str; 20] = [
     "analyze",
+    "tui",
     "attach",
+    "cargo-runner",
+    "check",
     "completions",
     "detach",
     "diff",
@@ -26,16 +29,18 @@ const SUBCOMMANDS: [&str; 15] = [
     "heaptrace",
     "lib",
     "man",
+    "mcp",
     "merge",
     "print",
     "record",
     "report",
     "symbolize",
+    "test-sections",
     "trim",
 ];
 
 /// Names of this program that stand for a subcommand.
-const NAMES: [&str; 3] = ["heaptrack_print", "heaptrace", "heaptrack_gui"];
+const NAMES: [&str; 4] = ["heaptrack_print", "heaptrace", "heaptrack_gui", "cargo-heaptrack"];
 
 /// Every option has its default value in one of these.
 const KNOWN: [&[&str]; 3] = [&["heaptrack", "program"], &["heaptrack", "print", "file"], &["heaptrack", "attach", "1"]];

@@ -94,11 +94,10 @@ fn try_run(options: Options, inherited: &Inherited) -> Result<ExitCode, Refusal>
     let _patching = Patching::start(recording.mapping(), way, symbols::Search::default(), false);
     hub.offer(1);
     let variable = recording.variable();
-    let channel = is_preloaded.then_some(variable.as_str());
-    let launch = match program.way {
-        // The loader would load our library, too, which would record the program a second time.
-        Way::PatchDynamic => launch::patched(&program.path, &options.command),
-        _ => launch::followed(&program.path, &options.command, &library.path, channel, &hub.variable()),
+    let launch = if is_preloaded {
+        launch::followed(&program.path, &options.command, &library.path, &variable, &hub.variable())
+    } else {
+        launch::patched(&program.path, &options.command)
     };
     let launch = launch.map_err(|error| refusal(&program.path, &error))?;
     let before_start = |pid| signals.pass_on_to(pid);
@@ -108,11 +107,9 @@ fn try_run(options: Options, inherited: &Inherited) -> Result<ExitCode, Refusal>
     } else {
         let search = &SearchOptions::default();
         let program = &program.path;
-        patched::Start { tool: "heaptrace", program, library: None, inherited, search, quiet: false }.run(
-            &launch,
-            &recording,
-            before_start,
-        )?
+        let (library, hub) = (library.path.as_path(), Some(hub.variable()));
+        let start = patched::Start { tool: "heaptrace", program, library, hub, inherited, search, quiet: false };
+        start.run(&launch, &recording, before_start)?
     };
     limits.apply("heaptrace");
     let end = Tree::new(options, hub, signals).watch(child, recording);

@@ -2,7 +2,7 @@
 //!
 //! Receives: the program, the library, the channel's variable. Returns: a launch of the program, or of gdb. Must hold:
 //! the program gets its own words and its own environment in its own order. Our variables are appended after it, where
-//! the library cuts them off again. Only in a program that is followed do they stay.
+//! the library cuts them off again.
 use collector::{Launch, environment};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -27,10 +27,9 @@ fn value_of(entry: &OsStr, name: &str) -> Option<OsString> {
     Some(OsString::from_vec(value.to_vec()))
 }
 
-/// Returns the index and value of the LD_PRELOAD that the loader uses, which is the last of several.
-fn last_preload(environment: &[OsString]) -> Option<(usize, OsString)> {
-    let value = |(at, entry): (usize, &OsString)| Some((at, value_of(entry, PRELOAD)?));
-    environment.iter().enumerate().rev().find_map(value)
+/// Returns the value of the LD_PRELOAD that the loader uses, which is the last of several.
+fn last_preload(environment: &[OsString]) -> Option<OsString> {
+    environment.iter().rev().find_map(|entry| value_of(entry, PRELOAD))
 }
 
 /// Puts our library before those that the user preloads.
@@ -62,32 +61,20 @@ pub fn recorded(program: &Path, words: &[OsString], library: &Path, channel: &st
     let mut entries = environment();
     // If heaptrace follows us, it must not follow the program that we record.
     entries.retain(|entry| value_of(entry, FOLLOW).is_none());
-    let theirs = last_preload(&entries).map(|(_, value)| value);
+    let theirs = last_preload(&entries);
     entries.push(entry(PRELOAD, before(library, theirs)));
     entries.push(entry(CHANNEL, channel));
     Launch::new(program, words.to_vec(), entries)
 }
 
-/// Makes a launch of a program that is watched with everything that it starts. The variables stay in the environment,
-/// so there is one LD_PRELOAD: our library is written into the user's own. Without a `channel` the program itself does
-/// not use them, only what it starts.
-pub fn followed(
-    program: &Path,
-    words: &[OsString],
-    library: &Path,
-    channel: Option<&str>,
-    hub: &str,
-) -> io::Result<Launch> {
+/// Makes a launch of a program that is followed with everything that it starts.
+pub fn followed(program: &Path, words: &[OsString], library: &Path, channel: &str, hub: &str) -> io::Result<Launch> {
     let mut entries = environment();
     entries.retain(|entry| value_of(entry, FOLLOW).is_none());
-    let (at, theirs) = last_preload(&entries).map_or((entries.len(), None), |(at, value)| (at, Some(value)));
-    let ours = entry(PRELOAD, before(library, theirs));
-    match entries.get_mut(at) {
-        Some(place) => *place = ours,
-        None => entries.push(ours),
-    }
+    let theirs = last_preload(&entries);
+    entries.push(entry(PRELOAD, before(library, theirs)));
     entries.push(entry(FOLLOW, hub));
-    entries.extend(channel.map(|channel| entry(CHANNEL, channel)));
+    entries.push(entry(CHANNEL, channel));
     Launch::new(program, words.to_vec(), entries)
 }
 
@@ -100,7 +87,7 @@ pub fn under_gdb(gdb: &Path, program: &Path, words: &[OsString], library: &Path,
         command.push(value);
         line.extend(["-iex".into(), command]);
     };
-    set(PRELOAD, &before(library, last_preload(&entries).map(|(_, value)| value)));
+    set(PRELOAD, &before(library, last_preload(&entries)));
     set(CHANNEL, OsStr::new(channel));
     // gdb must not start a shell, because the first process that has the variables is taken for the program.
     line.extend(["-iex", "set startup-with-shell off", "--args"].map(OsString::from));

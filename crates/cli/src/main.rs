@@ -12,6 +12,9 @@ mod allocator_messages;
 mod analyze;
 mod args;
 mod attach;
+mod cargo_heaptrack;
+mod check;
+mod completions;
 #[cfg(test)]
 mod cross_product;
 mod definitions;
@@ -30,7 +33,9 @@ mod lib_install;
 mod library;
 mod live;
 mod man;
+mod mcp;
 mod memory;
+mod memory_lines;
 mod merge;
 mod naming_thread;
 mod output;
@@ -44,11 +49,14 @@ mod recording_options;
 mod report;
 mod search_options;
 mod signals;
+mod starting_thread;
 mod status;
 mod support;
 mod symbolize;
+mod test_sections;
 mod trim;
 mod trouble;
+mod tui;
 mod unfinished;
 mod unseen;
 mod values;
@@ -73,19 +81,21 @@ fn main() -> ExitCode {
         Invocation::Detach(options) => detach::run(&options),
         Invocation::Heaptrace(words) => heaptrace::run(words, &inherited),
         Invocation::Print(options) => answer(print::run(&options)),
+        Invocation::Check(options) => answer(check::run(&options)),
+        Invocation::TestSections(options) => answer(test_sections::run(&options)),
+        Invocation::Cargo(options) => answer(cargo_heaptrack::run(&options)),
         Invocation::Symbolize(options) => answer(symbolize::run(&options)),
         Invocation::Lib(options) => answer(lib_install::run(&options)),
         Invocation::Export(options) => answer(export::run(&options)),
         Invocation::Trim(options) => answer(trim::run(&options)),
         Invocation::Merge(options) => answer(merge::run(&options)),
         Invocation::Analyze(options) => answer(analyze::run(&options)),
+        Invocation::Tui(options) => answer(tui::run(&options)),
+        Invocation::RecordedTui(recorded) => answer(tui::run_recorded(recorded)),
         Invocation::Report(options) => answer(report::run(&options)),
-        Invocation::Completions(options) => {
-            let mut text = Vec::new();
-            clap_complete::generate(options.shell, &mut args::command(), "heaptrack", &mut text);
-            answer(print_out(&text))
-        }
+        Invocation::Completions(options) => answer(completions::run(&options)),
         Invocation::Man(options) => answer(man::run(&options)),
+        Invocation::Mcp(options) => answer(mcp::run(&options)),
     }
 }
 

@@ -4,8 +4,11 @@
 //! says everything that `--help` says, because it is made from the same text. The paragraphs below the options become
 //! sections by their first words.
 use crate::destination::{Content, Destination};
-use crate::{analyze, args, attach, detach, diff, export, heaptrace, lib_install, merge, print, print_out, report};
-use crate::{symbolize, trim};
+use crate::{
+    analyze, attach, cargo_heaptrack, check, completions, detach, diff, export, heaptrace, lib_install, mcp, merge,
+    print, print_out, record, report,
+};
+use crate::{symbolize, trim, tui};
 use anyhow::Context;
 use clap::{CommandFactory, Parser};
 use std::ffi::OsStr;
@@ -73,22 +76,26 @@ struct Page {
 }
 
 /// All commands.
-pub fn commands() -> [clap::Command; 15] {
+pub fn commands() -> [clap::Command; 19] {
     [
-        args::command(),
+        record::Record::command(),
         attach::Attach::command(),
         detach::Detach::command(),
         print::Print::command(),
         diff::Diff::command(),
+        check::Check::command(),
+        cargo_heaptrack::CargoHeaptrack::command(),
         heaptrace::command(),
         analyze::Analyze::command(),
+        tui::Tui::command(),
         report::Report::command(),
         symbolize::Symbolize::command(),
         lib_install::Lib::command(),
         export::Export::command(),
         trim::Trim::command(),
         merge::Merge::command(),
-        args::Completions::command(),
+        mcp::Mcp::command(),
+        completions::Completions::command(),
         Man::command(),
     ]
 }
@@ -195,7 +202,7 @@ mod tests {
     #[test]
     fn every_page_has_examples_and_an_exit_status() {
         let pages = pages();
-        assert_eq!(pages.len(), 15);
+        assert_eq!(pages.len(), 19);
         for page in &pages {
             let text = String::from_utf8(page.roff(&pages).unwrap()).unwrap();
             for section in ["NAME", "SYNOPSIS", "OPTIONS", "\"EXAMPLES\"", "\"EXIT STATUS\"", "\"SEE ALSO\""] {

@@ -8,7 +8,7 @@ use crate::program::{NOT_POSSIBLE, Refusal};
 use crate::record::{patch_search, refusal, wait_for};
 use crate::search_options::SearchOptions;
 use crate::{library, say};
-use attach::{Means, NotStarted, PassedOn, Shared, Started};
+use attach::{Means, NotStarted, PassedOn, Recorder, Shared, SharedFrom, Started};
 use collector::{Going, Inherited, Launch, Recording, spawn_waiting};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -19,9 +19,10 @@ pub struct Start<'a> {
     /// The name of our command, for messages.
     pub tool: &'a str,
     pub program: &'a Path,
-    /// The file of the capture library, for a program that this one becomes. `None` if the environment names it
-    /// already.
-    pub library: Option<&'a Path>,
+    /// The file of the capture library, for a program that this one becomes or starts.
+    pub library: &'a Path,
+    /// The value of `HEAPTRACK_FOLLOW`, if a tree of processes is followed.
+    pub hub: Option<String>,
     pub inherited: &'a Inherited,
     pub search: &'a SearchOptions,
     pub quiet: bool,
@@ -32,7 +33,8 @@ impl Start<'_> {
     pub fn run(&self, launch: &Launch, recording: &Recording, before_start: impl FnOnce(u32)) -> Result<u32, Refusal> {
         let mapping = recording.mapping();
         let region = mapping.region();
-        let shared = Shared { descriptor: mapping.fd().as_raw_fd(), geometry: *region.geometry() };
+        let from = SharedFrom::Descriptor(mapping.fd().as_raw_fd());
+        let shared = Shared { from, geometry: *region.geometry() };
         let waiting = spawn_waiting(launch, Some(mapping), self.inherited);
         let waiting = waiting.map_err(|error| refusal(self.program, &error))?;
         let pid = waiting.pid;
@@ -40,15 +42,17 @@ impl Start<'_> {
         let mut going: Option<Going> = None;
         let go = || going = Some(waiting.go());
         let (symbols, channel) = (DebugSymbols::new(pid, patch_search(self.search)), recording.variable_by_path());
+        let to = match &self.hub {
+            Some(hub) => Recorder::Hub(hub.as_bytes()),
+            None => Recorder::Channel(channel.as_bytes()),
+        };
         let means = Means {
             library: library::CONTENT,
             separate: &|module| symbols.of(module),
             shared,
             region: &region,
             stamp: recording.now(),
-            passed_on: self
-                .library
-                .map(|library| PassedOn { library: library.as_os_str().as_bytes(), channel: channel.as_bytes() }),
+            passed_on: Some(PassedOn { library: self.library.as_os_str().as_bytes(), to }),
         };
         match attach::start(pid, means, go) {
             Ok(Started { notes }) => {

@@ -3,13 +3,11 @@
 //! Receives: the options and a trace. It may be finished, still growing, cut off, damaged, or KDE's. Returns: a report
 //! of everything that could be read. Must hold: the output says what was lost. Only a file that is no trace at all is
 //! an error (one sentence, exit code 2).
+mod allocator_section;
 mod difference;
 mod entry;
 mod extra_sections;
 mod files;
-mod json;
-mod json_totals;
-mod lens;
 mod loaded_trace;
 mod optional_values;
 mod options;
@@ -24,7 +22,7 @@ mod text_report;
 mod units;
 
 pub use files::write_massif;
-pub use lens::Lens;
+pub use heaptrack_trace::lens::Lens;
 pub use loaded_trace::{check_misfit, code_classes, warn_of_missing};
 pub use optional_values::with_values;
 pub use options::Print;
@@ -163,5 +161,5 @@ fn write_event(path: &Path, number: u64, out: &mut impl Write) -> anyhow::Result
         // A malformed block is treated like a lost one.
         lookup.add(block).ok();
     }
-    Ok(json::allocation(out, &lookup.finish().ok_or_else(none)?)?)
+    Ok(heaptrack_trace::print_json::allocation(out, &lookup.finish().ok_or_else(none)?)?)
 }

@@ -19,13 +19,15 @@ use crate::recording_options::RecordingOptions;
 use crate::say;
 use crate::search_options::SearchOptions;
 use crate::signals::{Signals, Waited};
+use crate::starting_thread::Starting;
 use crate::status::{self, StatusLine};
 use crate::symbolize::{self, Help};
 use capture::core::WRITER_MEMORY;
 use channel::Geometry;
 use collector::{Bound, End, Inherited, Launch, Outcome, Plan, Recording, Setup, SetupError, children_peak_rss, spawn};
 use format::Exit;
-use rustix::process::{WaitOptions, WaitStatus};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, WaitStatus};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -64,7 +66,11 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         return Err(Refusal { code: crate::USAGE, sentence: trouble });
     }
     let word = options.command.first().ok_or_else(|| cannot("no program was given"))?;
-    if options.follow && collector::kernel_clock() != channel::Clock::Tsc {
+    if options.follow.as_ref().is_some_and(|names| names.len() >= channel::NAMES) {
+        let sentence = format!("--follow takes at most {} bytes of names", channel::NAMES - 1);
+        return Err(Refusal { code: crate::USAGE, sentence });
+    }
+    if options.follow.is_some() && collector::kernel_clock() != channel::Clock::Tsc {
         return Err(cannot(
             "--follow needs the processor's time stamp counter to order the events of several processes, and this kernel does not trust it (see /sys/devices/system/clocksource/clocksource0/current_clocksource); each program can be recorded alone",
         ));
@@ -92,8 +98,12 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     };
     let way = patching_thread::Way::Launched(library.path.clone());
     let patching = Patching::start(recording.mapping(), way, patch_search(search), search.asks_servers());
+    let starting = recording
+        .tree_hub()
+        .zip(recording.hub_variable())
+        .and_then(|(hub, variable)| Starting::start(hub, variable, library.path.clone(), patch_search(search)));
     let child = start(options, inherited, &program, &library.path, &recording, &signals)?;
-    Ok(follow(options, child, recording, patching, &signals, &limits, output, is_kde))
+    Ok(follow(options, child, recording, patching, starting, &signals, &limits, output, is_kde))
 }
 
 /// Returns where to look for the symbols of allocators while the program waits.
@@ -108,12 +118,16 @@ fn follow(
     child: u32,
     recording: Recording,
     patching: Option<Patching>,
+    starting: Option<Starting>,
     signals: &Signals,
     limits: &RecorderLimits,
     mut output: Output,
     is_kde: bool,
 ) -> ExitCode {
     let RecordingOptions { search, no_symbols, quiet, live, max_size, .. } = &options.recording;
+    if options.follow.is_some() {
+        allow_more_files();
+    }
     let place = output.place();
     let folder = File::open(output.folder()).ok();
     let mut name = |pid| output.name(pid).map_err(|error| say_unnamed(&error)).ok();
@@ -129,7 +143,7 @@ fn follow(
         Waited::Ended(end) => (end, false),
         Waited::CpuLimit => (End::from(Exit::Detached), true),
     };
-    if options.follow && !is_limited {
+    if options.follow.is_some() && !is_limited {
         signals.keep();
         wait_for_the_rest(&recording, signals);
     }
@@ -153,7 +167,8 @@ fn follow(
     for note in patching.map(Patching::stop).unwrap_or_default().iter().filter(|_| !quiet) {
         say(format_args!("heaptrack: {note}"));
     }
-    let outcome = recording.finish_inspected(end, crate::unseen::inspect);
+    let not_patched = starting.map(Starting::stop).unwrap_or_default();
+    let outcome = recording.finish_inspected(end, crate::unseen::inspect(not_patched));
     let has_failed_check = outcome.as_ref().is_some_and(|outcome| outcome.failed_check.is_some());
     let left = if is_limited { "still live when the recording ended" } else { "not freed at the end" };
     let limits = options.recording.recorder.words();
@@ -167,6 +182,15 @@ fn follow(
         page.wait(|| signals.wait_for_interrupt());
     }
     if has_failed_check { ExitCode::from(FAILED_CHECK) } else { code(end.exit) }
+}
+
+/// Raises our own limit on open files: each process of a tree takes some. The program has its own limit already.
+fn allow_more_files() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let _ = rustix::process::setrlimit(
+        rustix::process::Resource::Nofile,
+        rustix::process::Rlimit { current: limit.maximum, ..limit },
+    );
 }
 
 /// Waits until all processes that the program started have ended, or until a signal asks us to end.
@@ -275,12 +299,13 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
             max_stall_ms: options.recording.max_stall,
             lsan_symbol: program.suppressions,
             watched: false,
-            reads_every_clock: options.follow,
+            reads_every_clock: options.follow.is_some(),
         },
         file,
         bound: options.recording.max_size.map(|bytes| Bound { bytes, place: output.place() }),
         threads: options.recording.recorder_threads,
-        follows: options.follow,
+        follows: options.follow.clone(),
+        memory_every: options.recording.memory_every.0,
         folder: output.folder(),
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         exe: exe.to_string_lossy().into_owned(),
@@ -314,23 +339,12 @@ fn start(
     }
     if program.way != Way::Preload {
         let RecordingOptions { search, quiet, .. } = &options.recording;
-        let launch = match recording.hub_variable() {
-            // The loader would load our library, too, which would record the program a second time.
-            Some(_) if program.way == Way::PatchDynamic => {
-                say(format_args!(
-                    "heaptrack: {} defines malloc itself, so what it starts is not recorded",
-                    program.path.display()
-                ));
-                launch::patched(&program.path, words)
-            }
-            Some(hub) => launch::followed(&program.path, words, library, None, &hub),
-            None => launch::patched(&program.path, words),
-        };
-        let launch = launch.map_err(|error| refusal(&program.path, &error))?;
+        let launch = launch::patched(&program.path, words).map_err(|error| refusal(&program.path, &error))?;
         let start = patched::Start {
             tool: "heaptrack",
             program: &program.path,
-            library: Some(library),
+            library,
+            hub: recording.hub_variable(),
             inherited,
             search,
             quiet: *quiet,
@@ -338,7 +352,7 @@ fn start(
         return start.run(&launch, recording, ready);
     }
     let launch = match recording.hub_variable() {
-        Some(hub) => launch::followed(&program.path, words, library, Some(&recording.variable()), &hub),
+        Some(hub) => launch::followed(&program.path, words, library, &recording.variable(), &hub),
         None => launch::recorded(&program.path, words, library, &recording.variable()),
     };
     launch
@@ -355,6 +369,26 @@ fn unrecorded(launch: io::Result<Launch>, inherited: &Inherited, signals: &Signa
     let start = |launch: Launch| spawn(&launch, None, inherited, |pid| signals.pass_on_to(pid));
     let child = launch.and_then(start).map_err(cannot)?;
     Ok(code(wait_for(child).exit))
+}
+
+/// Returns true if orphans become children of ours, as those of the first process of a container do.
+pub(crate) fn inherits_orphans() -> bool {
+    std::process::id() == 1 || rustix::process::child_subreaper().ok().flatten().is_some()
+}
+
+/// Waits for one child. A wait alone would also take the events of a process that another thread traces, even of our child if
+/// that executes a program which is patched (`starting_thread.rs`). So the kernel is asked for its end first.
+fn wait_for_end(child: Pid, options: WaitOptions) -> rustix::io::Result<Option<(Pid, WaitStatus)>> {
+    let Ok(end) = rustix::process::pidfd_open(child, PidfdFlags::empty()) else {
+        return rustix::process::waitpid(Some(child), options);
+    };
+    let no_time = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let time = options.contains(WaitOptions::NOHANG).then_some(&no_time);
+    let mut ends = [PollFd::new(&end, PollFlags::IN)];
+    match rustix::event::poll(&mut ends, time)? {
+        0 => Ok(None),
+        _ => rustix::process::waitpid(Some(child), options),
+    }
 }
 
 /// Waits for our child. As the first process of a container we also inherit orphans, which are reaped here.
@@ -376,7 +410,11 @@ fn wait_with(child: u32, options: WaitOptions) -> Option<End> {
     // A call with `NOHANG` does not know of orphans that an earlier call has reaped.
     let mut is_only_child = !options.contains(WaitOptions::NOHANG);
     loop {
-        match rustix::process::wait(options) {
+        let waited = match (inherits_orphans(), Pid::from_raw(child as i32)) {
+            (false, Some(child)) => wait_for_end(child, options),
+            _ => rustix::process::wait(options),
+        };
+        match waited {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get() as u32 == child => {
                 let peak_rss = is_only_child.then(children_peak_rss);
                 return Some(End { exit: exit(status), peak_rss });

@@ -1,9 +1,8 @@
 //! `heaptrack report`: the page as one self-contained file.
-use crate::analyze::named_text;
+use crate::analyze::{look, named_text};
 use crate::destination::{Content, Destination, named_after};
 use crate::say;
 use crate::status::Bytes;
-use crate::trouble::unreadable;
 use clap::Parser;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,7 +37,6 @@ pub struct Report {
 }
 
 pub fn run(options: &Report) -> anyhow::Result<ExitCode> {
-    crate::analyze::refuse_profile(&options.file)?;
     let inputs = [Some(&options.file), options.rules.as_ref(), options.suppressions.as_ref()];
     let inputs: Vec<&Path> = inputs.into_iter().flatten().map(|path| path.as_path()).collect();
     let page = options.output.clone().unwrap_or_else(|| options.file.with_extension("html"));
@@ -50,8 +48,7 @@ pub fn run(options: &Report) -> anyhow::Result<ExitCode> {
         embedded: true,
         tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
     };
-    // Opened here first, so that a bad file gives the same error as in every other command.
-    heaptrack_trace::open_without_names(&options.file).map_err(|error| unreadable(&options.file, &error))?;
+    look(&options.file)?;
     let page = report(&options.file, settings, options.max_size)?;
     output.write(Content::Other, |out| Ok(out.write_all(&page.html)?))?;
     for note in &page.notes {

@@ -141,6 +141,11 @@ pub fn report(outcome: &Outcome, path: &Path, bytes: u64, left: &str, limits: &s
     if let Some(sentence) = waits(outcome.waits, totals.runtime_ns, limits) {
         say(format_args!("  {sentence}"));
     }
+    match outcome.children {
+        0 => (),
+        1 => say(format_args!("  1 child process was not recorded; --follow records child processes")),
+        count => say(format_args!("  {count} child processes were not recorded; --follow records them")),
+    }
     if can_be_read {
         say(format_args!("  Next: heaptrack print {}", quoted(path)));
     }

@@ -291,7 +291,7 @@ const CLASSES: &[Format] =
 const TABLES: &[Format] = &[Format::Csv, Format::Jsonl];
 
 /// `heaptrack export`: an option and the formats on which it has an effect. The option `to` is a time here.
-const EXPORT: [(&str, &[Format]); 24] = [
+const EXPORT: [(&str, &[Format]); 25] = [
     ("output", Format::ALL),
     ("domain", Format::ALL),
     ("custom", Format::ALL),
@@ -303,6 +303,7 @@ const EXPORT: [(&str, &[Format]); 24] = [
     ("filter-bt-function", SELECTING),
     ("thread", SELECTING),
     ("process", Format::ALL),
+    ("allocator", SELECTING),
     ("size", SELECTING),
     ("lifetime", SELECTING),
     ("cost", LEVELS),

@@ -92,7 +92,7 @@ fn times(file: &Path, from: When, to: When) -> Result<(Option<u64>, u64), format
     let ns = |when| match when {
         When::Start => Some(0),
         When::End => None,
-        When::Ns(ns) => Some(ns),
+        When::Ns(ns) | When::Event { time_ns: ns, .. } => Some(ns),
         When::Peak => Some(totals.peak_time_ns),
         When::Percent(share) => Some((totals.runtime_ns as f64 * share / 100.0) as u64),
     };

@@ -5,9 +5,10 @@
 use crate::allocator_messages;
 use crate::definitions::{self, Scope};
 use crate::program;
+use crate::starting_thread::NotPatched;
 use capture::allocators::FOREIGN;
 use channel::ModuleFlags;
-use collector::{Observed, Replaced};
+use collector::{Observed, Replaced, UnrecordedProcesses};
 use format::{Module, Unseen};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -19,7 +20,44 @@ const PYTHON: &[u8] = b"PyObject_Malloc";
 const OURS: &[u8] = b"heaptrack_inject";
 const MALLOC: &[u8] = b"malloc";
 
-pub fn inspect(observed: &Observed<'_>) -> Vec<Unseen> {
+/// Returns the inspection. `not_patched` are the programs of a followed tree that could not be patched.
+pub fn inspect(not_patched: NotPatched) -> collector::Inspect {
+    Box::new(move |observed| {
+        let processes = processes(&observed.unrecorded, &not_patched);
+        inspect_target(observed).into_iter().chain(processes).collect()
+    })
+}
+
+/// Returns a sentence about the processes of a followed tree that ran unrecorded.
+fn processes(unrecorded: &UnrecordedProcesses, not_patched: &NotPatched) -> Option<Unseen> {
+    let known =
+        unrecorded.programs.iter().map(|(name, why, count)| (name.clone(), format!("it {}", why.reason()), *count));
+    let patched = not_patched.iter().map(|((name, why), count)| (name.clone(), why.clone(), *count as u32));
+    let programs: Vec<(String, String, u32)> = known.chain(patched).collect();
+    let total = programs.iter().map(|(.., count)| *count).sum::<u32>() + unrecorded.more + unrecorded.missed;
+    let mut parts: Vec<String> = programs
+        .iter()
+        .map(|(name, why, count)| {
+            let name = if name.is_empty() { "a program without a name" } else { name };
+            let times = if *count == 1 { String::new() } else { format!("{count} times: ") };
+            format!("{name} ({times}{why})")
+        })
+        .collect();
+    if unrecorded.more > 0 {
+        parts.push(format!("{} runs of other programs", unrecorded.more));
+    }
+    if unrecorded.missed > 0 {
+        parts.push(format!(
+            "{} that found no shared memory, or started in a sandbox or in another pid namespace",
+            unrecorded.missed
+        ));
+    }
+    let noun = if total == 1 { "1 process ran unrecorded" } else { "processes ran unrecorded" };
+    let start = if total == 1 { noun.to_owned() } else { format!("{total} {noun}") };
+    (total > 0).then(|| unseen("processes", "", format!("{start}: {}.", parts.join(", "))))
+}
+
+fn inspect_target(observed: &Observed<'_>) -> Vec<Unseen> {
     let mut all = Vec::new();
     let mut paths = BTreeSet::new();
     for (module, flags) in &observed.modules {
@@ -37,7 +75,18 @@ pub fn inspect(observed: &Observed<'_>) -> Vec<Unseen> {
         all.push(sandbox());
     }
     all.extend(observed.replaced.as_ref().map(replaced));
+    if observed.unknown_heap_ends > 0 {
+        all.push(heap_ends(observed.unknown_heap_ends));
+    }
     all
+}
+
+fn heap_ends(times: u64) -> Unseen {
+    let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+    let sentence = format!(
+        "an allocator freed a whole heap or arena {times} in which functions that do not name the heap had allocated, too: their blocks are shown as not freed until the memory is used again."
+    );
+    unseen("bulk_free", "", sentence)
 }
 
 fn unseen(kind: &str, subject: &str, sentence: String) -> Unseen {

@@ -27,6 +27,21 @@ pub fn recorder_threads(text: &str) -> Result<RecorderThreads, String> {
     }
 }
 
+/// How often to measure the parts of the resident memory. `None`: never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryEvery(pub Option<Duration>);
+
+/// Parses a time of at least 10 ms, or `off`.
+pub fn memory_every(text: &str) -> Result<MemoryEvery, String> {
+    match text {
+        "off" => Ok(MemoryEvery(None)),
+        _ => match duration(text)? {
+            time if time < Duration::from_millis(10) => Err("must be at least 10ms, or off".to_owned()),
+            time => Ok(MemoryEvery(Some(time))),
+        },
+    }
+}
+
 /// Parses the most bytes that a trace may have: at least 1 MB.
 pub fn trace_size(text: &str) -> Result<u64, String> {
     match size(text)? {

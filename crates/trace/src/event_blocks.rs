@@ -42,6 +42,17 @@ impl EventBlockReader {
     }
 }
 
+impl EventBlockReader {
+    /// The number of blocks of events. `None` if it is not known, because the file is translated again.
+    pub fn count(&self) -> Option<usize> {
+        match &self.0 {
+            Kind::Places { places, .. } => Some(places.len()),
+            Kind::Memory(blocks) => Some(blocks.len()),
+            Kind::Stream { .. } => None,
+        }
+    }
+}
+
 impl Blocks for EventBlockReader {
     fn events(&mut self, number: usize) -> Option<&RawBlock> {
         match &mut self.0 {

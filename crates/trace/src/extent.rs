@@ -12,9 +12,11 @@ use std::sync::Arc;
 /// What is known of a trace before its events are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
+    /// Its allocation classes.
     pub alloc_classes: u64,
     /// Nodes of the stack tree.
     pub stack_nodes: u64,
+    /// Its allocations.
     pub allocations: u64,
     /// Bytes of names, unpacked.
     pub name_bytes: u64,
@@ -31,7 +33,9 @@ pub struct Extent {
 /// A checkpoint of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtentMoment {
+    /// When it is.
     pub time_ns: u64,
+    /// The allocations up to then.
     pub allocations: u64,
     /// Live blocks.
     pub live: u64,

@@ -1,47 +1,88 @@
-//! Opens a trace and answers questions about it: the one way in which all commands and the server of the page read a
-//! file.
+//! Opens recordings of heaptrack and answers questions about them.
 //!
-//! Receives: the path of a trace that this heaptrack or KDE's heaptrack wrote, finished or still growing. Returns: an
-//! [`OpenTrace`], which has counted the whole session and can be asked for any part of it. Must hold:
-//!
-//! - A file that is renamed, deleted or replaced after it was opened stays the file that was opened.
-//! - A damaged or unfinished file opens. [`OpenTrace::damage`] and [`OpenTrace::is_complete`] say what is missing.
-//! - Only a file that cannot be read, is no trace at all, or has a newer format is an error.
+//! It reads traces of this heaptrack, files of KDE's heaptrack, and heap profiles of pprof, DHAT, massif, gperftools and
+//! jemalloc. It has no unsafe code, prints nothing, and starts no process.
 //!
 //! ```
-//! use analysis::{CodeClasses, Query, Suppressions, View};
-//! use heaptrack_trace::OpenTrace;
+//! use heaptrack_trace::{EventKind, Selection, Trace, Verdict};
 //!
-//! let trace = OpenTrace::open("../format/tests/data/v1.htz")?;
-//! let totals = trace.engine().totals();
-//! println!("{} allocations, {} bytes at the peak", totals.allocations, totals.peak_bytes);
-//! assert!(totals.allocations > 0);
+//! let trace = Trace::open("../format/tests/data/v1.htz")?;
+//! let totals = trace.totals();
+//! println!("{:?} allocations, {:?} bytes at the peak", totals.allocations, totals.peak_bytes);
 //!
-//! // Any view of docs/views.md as JSON, here for all allocations up to the peak.
-//! let classes = CodeClasses::new(&trace.engine().definitions().session.exe);
-//! let table = trace.table(&classes, Suppressions::new());
-//! let query = Query::new([("to", "peak")])?;
-//! let mut json = Vec::new();
-//! trace.answer(View::Summary, &query, &table, None, &mut json)?;
-//! assert!(json.starts_with(b"{"));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! // What each stack held at the peak, and the names of its levels.
+//! for site in trace.live_at("peak")? {
+//!     let names: Vec<&str> = trace.stack(site.id).filter_map(|level| level.short).collect();
+//!     println!("{:?} bytes: {}", site.costs.live_bytes(), names.join(" < "));
+//! }
+//!
+//! // The places that hold more and more memory.
+//! let leaks = trace.leaks(&Selection::everything())?;
+//! for leak in leaks.iter().filter(|leak| leak.verdict == Verdict::Grows) {
+//!     println!("{} bytes: {}", leak.live_bytes, leak.reason);
+//! }
+//!
+//! // Every allocation of the second half, one by one.
+//! let mut sizes = 0;
+//! trace.each_event(&Selection::new([("from", "50%")])?, |event| {
+//!     if event.kind == EventKind::Alloc {
+//!         sizes += event.size;
+//!     }
+//! })?;
+//!
+//! // What the numbers do not contain.
+//! trace.not_seen().iter().for_each(|sentence| println!("{sentence}"));
+//! # Ok::<(), heaptrack_trace::Error>(())
 //! ```
+//!
+//! # What is promised
+//!
+//! The items on this page are the API. It follows semantic versioning: within one major version, programs that use it
+//! still compile, and each number keeps its meaning. Structs and enums may get new fields and variants, which is why they are
+//! marked `non_exhaustive`. JSON may get new keys, but keeps the keys that it has (docs/views.md). Every file that a version could
+//! open, a later version can open, too.
+//!
+//! Items that are public but not on this page (`#[doc(hidden)]`) are for heaptrack's own programs and may change at any
+//! time. So may the crates below this one (`analysis`, `format`, `import`, `symbols`); no type of theirs is in the API.
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod answers;
+mod costs;
+mod error;
 mod event_blocks;
 mod extent;
 mod growth;
 mod heap_profile;
+#[doc(hidden)]
+pub mod lens;
+mod not_seen;
 mod open;
+#[doc(hidden)]
+pub mod print_json;
 mod raw_names;
 mod read_ahead;
+mod selection;
 mod shared_file;
+mod trace;
 mod trace_file;
 
+pub use answers::{Block, Change, Event, EventKind, Leak, Level, Session, Site, SiteId, Verdict};
+pub use costs::{Costs, Totals};
+pub use error::Error;
+pub use selection::Selection;
+pub use trace::Trace;
+
+#[doc(hidden)]
 pub use event_blocks::EventBlockReader;
+#[doc(hidden)]
 pub use extent::{Extent, ExtentMoment, Reading};
+#[doc(hidden)]
 pub use growth::Growth;
+#[doc(hidden)]
 pub use open::{AskError, OpenOptions, OpenTrace};
+#[doc(hidden)]
 pub use raw_names::ModuleFiles;
+#[doc(hidden)]
 pub use trace_file::{TraceFile, has_custom, heap_profile_kind, open_source, open_without_names};

@@ -29,10 +29,12 @@ use std::time::Instant;
 pub struct OpenOptions {
     domain: Domain,
     is_indexed: bool,
+    index_bytes: Option<usize>,
     is_followed: bool,
 }
 
 impl OpenOptions {
+    /// The default options.
     pub fn new() -> Self {
         Self::default()
     }
@@ -47,6 +49,12 @@ impl OpenOptions {
     #[must_use]
     pub const fn indexed(self, is_indexed: bool) -> Self {
         OpenOptions { is_indexed, ..self }
+    }
+
+    /// Limits the memory of the index to about this many bytes. Answers about ranges of a large trace take longer then.
+    #[must_use]
+    pub const fn index_bytes(self, bytes: usize) -> Self {
+        OpenOptions { index_bytes: Some(bytes), ..self }
     }
 
     /// Finds out whether the file is still being written, so that [`OpenTrace::read_more`] can follow it.
@@ -65,7 +73,11 @@ impl OpenOptions {
     pub fn open_file(self, file: TraceFile, progress: impl FnMut(u64, u64)) -> Result<OpenTrace, Error> {
         let mut trace = OpenTrace {
             file: file.with_domain(self.domain),
-            engine: if self.is_indexed { Engine::indexed() } else { Engine::new() },
+            engine: match self.index_bytes {
+                _ if !self.is_indexed => Engine::new(),
+                Some(bytes) => Engine::indexed_within(bytes),
+                None => Engine::indexed(),
+            },
             events: EventBlocks::Places(Vec::new()),
             is_finished: false,
             damage: Vec::new(),
@@ -103,6 +115,7 @@ pub enum AskError {
     /// The file cannot be read a second time.
     #[error("{0}")]
     Read(Error),
+    /// The question has no answer.
     #[error("{0}")]
     Answer(AnswerError),
 }
@@ -128,6 +141,7 @@ impl OpenTrace {
         &self.engine
     }
 
+    /// Whose blocks are counted.
     pub const fn domain(&self) -> Domain {
         self.file.domain()
     }

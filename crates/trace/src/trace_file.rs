@@ -31,7 +31,13 @@ impl TraceFile {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         check_kind(&std::fs::metadata(path)?)?;
-        let file = Arc::new(File::open(path)?);
+        Self::of(File::open(path)?, path)
+    }
+
+    /// As [`TraceFile::open`], for a file that is open already. `path` is its name in messages.
+    pub fn of(file: File, path: &Path) -> Result<Self, Error> {
+        check_kind(&file.metadata()?)?;
+        let file = Arc::new(file);
         let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         // Without /proc, the file can only be reached by its name.
         let pinned = if link.exists() { link } else { path.to_owned() };
@@ -85,6 +91,7 @@ impl TraceFile {
         &self.path
     }
 
+    /// Whose blocks its sources return.
     pub const fn domain(&self) -> Domain {
         self.domain
     }

@@ -28,6 +28,7 @@ fn tried(files: &Files, to: Format) -> Vec<Tried> {
         option("--filter-bt-function", "parse"),
         option("--thread", "1"),
         option("--process", "7"),
+        option("--allocator", "jemalloc"),
         option("--size", "..50"),
         option("--lifetime", "..1s"),
         option("--cost", "allocations"),

@@ -31,6 +31,9 @@ pub struct Part {
     /// Only blocks that this process allocated: its pid, its name, or # and its index; may be repeated.
     #[arg(long, value_name = "PROCESS", help_heading = "Which part")]
     pub process: Vec<String>,
+    /// Only blocks of this allocator, as malloc, jemalloc, mimalloc; may be repeated.
+    #[arg(long, value_name = "NAME", help_heading = "Which part")]
+    pub allocator: Vec<String>,
     /// Only blocks of this size, as 100..4k or 1Mi.. (both ends included).
     #[arg(long, value_name = "MIN..MAX", help_heading = "Which part")]
     pub size: Option<String>,
@@ -79,6 +82,7 @@ impl Part {
             ("exclude", &self.exclude),
             ("thread", &self.thread),
             ("process", &self.process),
+            ("allocator", &self.allocator),
         ];
         for (name, values) in several {
             for value in values {

@@ -87,6 +87,37 @@ impl Selection {
         Ok(details)
     }
 
+    /// The costs of each stack, thread and allocator.
+    pub fn by_thread_and_allocator(&self) -> anyhow::Result<Details> {
+        let definitions = self.trace.engine().definitions();
+        if definitions.profile.is_some() || self.trace.domain() == Domain::Custom {
+            return self.by_thread();
+        }
+        let asked = &self.query.allocators;
+        let is_asked = |name: &str| asked.is_empty() || asked.iter().any(|wanted| wanted == name);
+        let names = definitions.allocators().enumerate().filter(|(_, name)| is_asked(name));
+        let names: Vec<(usize, &str)> = names.collect();
+        if let [(index, _)] = names.as_slice() {
+            let mut details = self.by_thread()?;
+            details.rows.iter_mut().for_each(|row| row.allocator = Some(*index));
+            return Ok(details);
+        }
+        let mut blocks = self.trace.blocks().map_err(|error| self.unreadable(&error))?;
+        let mut whole: Option<Details> = None;
+        for (index, name) in names {
+            let mut query = self.query.clone();
+            query.allocators = vec![name.to_owned()];
+            let details = self.trace.engine().details(&mut blocks, &query, true);
+            let mut details = details.map_err(|error| self.unreadable(&error))?;
+            details.rows.iter_mut().for_each(|row| row.allocator = Some(index));
+            match &mut whole {
+                Some(whole) => whole.rows.append(&mut details.rows),
+                None => whole = Some(details),
+            }
+        }
+        whole.map_or_else(|| self.by_thread(), Ok)
+    }
+
     pub fn selected<'a>(&'a self, details: &'a Details) -> Selected<'a> {
         Selected {
             definitions: self.trace.engine().definitions(),
@@ -96,6 +127,7 @@ impl Selection {
             rows: &details.rows,
             peak_time_ns: details.peak_time_ns,
             suppress: self.query.suppressions,
+            is_custom: self.trace.domain() == Domain::Custom,
         }
     }
 

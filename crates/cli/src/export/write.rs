@@ -10,7 +10,7 @@ use export::events::EventTable;
 use export::{
     Packed, Packing, TableFormat, dhat, firefox, folded, gperftools, heaptrack, massif, pprof, sites, speedscope, svg,
 };
-use format::IntSet;
+use format::{Domain, IntSet};
 use heaptrack_trace::Reading;
 use std::io::Write;
 
@@ -96,7 +96,7 @@ fn threads(options: &Export, query: &Query) -> anyhow::Result<Option<IntSet<u32>
 
 /// Readers of pprof's format expect that it is compressed.
 fn write_pprof(selection: &Selection, is_packed: bool, out: &mut dyn Write) -> anyhow::Result<()> {
-    let details = selection.by_thread()?;
+    let details = selection.by_thread_and_allocator()?;
     let shown_first = selection.query.cost.and_then(pprof_value).unwrap_or("inuse_space");
     let selected = selection.selected(&details);
     if is_packed {
@@ -149,7 +149,7 @@ fn write_table(selection: &Selection, rows: Rows, format: TableFormat, out: &mut
     say_folded(selection, "they are not in the table");
     let engine = selection.trace.engine();
     let mut blocks = selection.trace.blocks().map_err(|error| selection.unreadable(&error))?;
-    let mut table = EventTable::new(engine.definitions(), format, out)?;
+    let mut table = EventTable::new(engine.definitions(), selection.trace.domain() == Domain::Malloc, format, out)?;
     let walked = engine.each_block_event(&mut blocks, &selection.query, &mut |event| table.add(event));
     walked.map_err(|error| selection.unreadable(&error))?;
     Ok(table.finish()?)

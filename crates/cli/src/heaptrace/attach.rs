@@ -60,7 +60,8 @@ fn begin(options: &Options, pid: u32) -> anyhow::Result<Begun> {
         depth: options.depth,
     };
     let hub = Hub::create(plan.clone())?;
-    let recording = Recording::live_attached(plan, Attachment { pid, channel, heap })?;
+    let own_ranges = prepared.own_ranges();
+    let recording = Recording::live_attached(plan, Attachment { pid, channel, heap, own_ranges })?;
     for note in std::mem::take(&mut prepared.notes) {
         say(format_args!("heaptrace: {note}"));
     }

@@ -5,6 +5,7 @@
 use super::frame_names::{Level, Named, Names};
 use super::options::{Key, Options};
 use super::units::{Age, Size};
+use crate::memory_lines::memory_lines;
 use collector::{LiveSite, Reason, Snapshot};
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -92,6 +93,11 @@ fn footer(snapshot: &Snapshot, out: &mut String) {
     line("statm info (VSS/RSS/shared)", &sizes.join(" / "));
     if let Some(other) = snapshot.sites.iter().find(|site| site.is_other) {
         line("other (too many stacks)", &format_args!("{} in {} blocks", Size(other.bytes), other.count));
+    }
+    if let Some(instant) = &snapshot.memory_parts {
+        for (label, value) in memory_lines(instant, |bytes| Size(bytes).to_string()) {
+            line(&label, &value);
+        }
     }
     for sentence in snapshot.losses.sentences() {
         line("not seen", &sentence);

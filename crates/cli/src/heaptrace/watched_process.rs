@@ -61,6 +61,6 @@ impl Process {
     }
 
     pub fn finish(self, end: End) -> Option<Outcome> {
-        self.recording.finish_inspected(end, crate::unseen::inspect)
+        self.recording.finish_inspected(end, crate::unseen::inspect(crate::starting_thread::NotPatched::default()))
     }
 }

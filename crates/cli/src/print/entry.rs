@@ -1,6 +1,6 @@
 //! A stack and its costs as the text report lists them, and groups of stacks with the same innermost level.
-use super::lens::{Key, Lens};
 use analysis::{Called, Cost, Definitions, Level, Pairing, Profile, Query, Side, StackTable, to_signed};
+use heaptrack_trace::lens::{Key, Lens};
 use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -3,6 +3,7 @@
 use super::paint::Paint;
 use super::text::Left;
 use super::units::{blocks, bytes};
+use crate::memory_lines::memory_lines;
 use analysis::view::{Blamed, FunctionDiff, Leak, State, SuppressionRow, by_blamed, label};
 use analysis::{Cost, Profile, Query, StackTable, to_signed};
 use format::{Exit, SymbolState};
@@ -142,6 +143,15 @@ pub fn details(
     }
     if totals.overhead_bytes > 0 {
         writeln!(out, "of the peak RSS, heaptrack's own: {}", bytes(to_signed(totals.overhead_bytes)))?;
+    }
+    let within = profile.range.from_ns..=profile.range.to_ns;
+    let measured = definitions.memory.instants.iter().rev().filter(|instant| within.contains(&instant.time_ns));
+    if let Some(highest) = measured.max_by_key(|instant| instant.rss_bytes) {
+        for (label, value) in memory_lines(highest, |size| bytes(to_signed(size))) {
+            writeln!(out, "{label}: {value}")?;
+        }
+    } else if !definitions.memory.reason.is_empty() {
+        writeln!(out, "{}", definitions.memory.reason)?;
     }
     if definitions.waits.are_notable(totals.runtime_ns) {
         let seconds = definitions.waits.waited_ns as f64 / 1e9;

@@ -1,16 +1,15 @@
 //! A trace with everything that the outputs of `print` need: the counted trace, its stacks, and the profile that the
 //! query selects.
-use super::json;
-use super::lens::Lens;
 use super::options::Print;
 use super::progress::Progress;
 use super::text::Left;
 use crate::trouble::{counted, unreadable};
-use analysis::view::View;
+use analysis::view::{self, AllocatorRow, View};
 use analysis::{CodeClasses, Misfit, ProcessTree, Profile, Query, StackTable, When, why_empty};
 use anyhow::Context;
 use format::Domain;
-use heaptrack_trace::{AskError, OpenOptions, OpenTrace};
+use heaptrack_trace::lens::Lens;
+use heaptrack_trace::{AskError, OpenOptions, OpenTrace, print_json};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -91,17 +90,18 @@ impl LoadedTrace {
         let custom = self.custom.as_deref().map(|custom| (custom, custom.lens(query)));
         let custom = custom.as_ref().map(|(custom, lens)| custom.json(query, options, lens));
         let tree = self.process_tree()?;
-        let report = json::Report {
+        let report = print_json::Report {
             custom: custom.as_ref(),
             note: note.as_deref(),
             tree: Some(&tree),
+            allocators: self.allocators(query)?,
             ..self.json(query, options, &lens)
         };
-        Ok(json::report(out, &report)?)
+        Ok(print_json::report(out, &report)?)
     }
 
-    fn json<'a>(&'a self, query: &Query, options: &Print, lens: &'a Lens<'a>) -> json::Report<'a> {
-        json::Report {
+    fn json<'a>(&'a self, query: &Query, options: &Print, lens: &'a Lens<'a>) -> print_json::Report<'a> {
+        print_json::Report {
             trace: &self.trace,
             classes: &self.classes,
             profile: &self.profile,
@@ -112,6 +112,7 @@ impl LoadedTrace {
             cost: query.cost,
             note: None,
             tree: None,
+            allocators: Vec::new(),
             custom: None,
         }
     }
@@ -123,6 +124,14 @@ impl LoadedTrace {
         }
         let mut blocks = self.trace.blocks().map_err(|error| self.unreadable(&error))?;
         self.trace.engine().process_tree(&mut blocks).map_err(|error| self.unreadable(&error))
+    }
+
+    /// The blocks by their allocator.
+    pub fn allocators(&self, query: &Query) -> anyhow::Result<Vec<AllocatorRow>> {
+        let mut blocks = self.trace.blocks().map_err(|error| self.unreadable(&error))?;
+        let mut trace = self.trace.for_view(&self.table, &mut blocks);
+        let query = query.within(self.trace.engine());
+        view::allocator_rows(&mut trace, &query, &self.profile).map_err(|error| self.unreadable(&error))
     }
 
     pub fn why_empty(&self, query: &Query) -> Option<String> {

@@ -140,7 +140,7 @@ pub struct Print {
     #[arg(long, help_heading = "For machines")]
     pub json: bool,
     /// Print one view as JSON: summary, stacks, profile, bottom-up, top-down, callers, flame, timeline, sizes,
-    /// lifetimes, threads, processes, leaks, source, suppressions, diff (docs/views.md).
+    /// lifetimes, threads, allocators, processes, leaks, source, suppressions, diff (docs/views.md).
     #[arg(long, value_name = "NAME", value_parser = view, help_heading = "For machines")]
     pub view: Option<View>,
     /// The only list to show, or what trees and lists are sorted by: peak, leaked, live, allocations, temporary,

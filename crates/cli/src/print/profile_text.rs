@@ -1,6 +1,5 @@
 //! The text report of a heap profile of another tool. It shows only what such a file knows.
 use super::extra_sections;
-use super::lens::Shown;
 use super::loaded_trace::LoadedTrace;
 use super::options::Print;
 use super::paint::Paint;
@@ -8,6 +7,7 @@ use super::text_report::header;
 use super::units::{blocks, bytes};
 use analysis::view::View;
 use analysis::{Cost, Costs, Definitions, KnownCosts, Level, Query, SiteId, to_signed};
+use heaptrack_trace::lens::Shown;
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
@@ -26,9 +26,8 @@ impl LoadedTrace {
 
     /// Refuses options that need events, which a heap profile does not have.
     pub fn check_asked(&self, options: &Print, view: Option<View>) -> anyhow::Result<()> {
-        let views = [View::Stacks, View::Flame, View::Diff];
         let refused = match view {
-            Some(view) if !views.contains(&view) => format!("--view {}", view.name()),
+            Some(view) if !KnownCosts::can_show(view) => format!("--view {}", view.name()),
             _ if options.print_histogram.is_some() => "--print-histogram".into(),
             _ if options.print_massif.is_some() => "--print-massif".into(),
             _ if options.print_leaks => "--print-leaks".into(),

@@ -1,4 +1,5 @@
 //! The text report of one trace, section by section.
+use super::allocator_section;
 use super::entry::{Entries, Numbers, merged, of_profile};
 use super::extra_sections;
 use super::loaded_trace::LoadedTrace;
@@ -30,6 +31,7 @@ impl LoadedTrace {
         if !self.profile.range.instant {
             process_section::write(out, &self.process_tree()?, query, options.given_rows(), paint)?;
         }
+        allocator_section::write(out, &self.allocators(query)?, self.profile.range.instant, &left, paint)?;
         self.ending(query).write(out)?;
         if !self.profile.range.instant {
             let leaked_blocks = self.profile.totals.live_allocations - self.suppressed(&self.profile, query).1;

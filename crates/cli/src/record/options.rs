@@ -12,16 +12,20 @@ Subcommands (only as the first word):
   detach PID                 stop recording it, also after its heaptrack was killed
   print [OPTIONS] FILE       text report of a trace; --json for scripts
   diff [OPTIONS] BASE FILE   what changed between two traces
+  check [OPTIONS] FILE...    whether memory budgets were kept, for CI
   heaptrace [OPTIONS] PROGRAM  what is live, while the program runs and at its end; writes no trace
   analyze [OPTIONS] FILE...  the page: timeline, trees, flame graph, leaks (also -a)
+  tui [OPTIONS] FILE         the same in the terminal, also over ssh; -p PID records, too
   report [OPTIONS] FILE      the page as one file, to share
   symbolize [OPTIONS] FILE   add function names, files and lines to a trace
   lib --install FOLDER       the library and header that custom allocators build against
   export --to FORMAT FILE    a trace in another tool's format
   trim FILE -o OUT           a shorter trace with only a range of time
   merge FILES -o OUT         one trace from those of several processes
-  completions SHELL          completion script for bash, zsh, fish ...
+  completions SHELL [COMMAND]  completion script for bash, zsh, fish ...
   man [COMMAND]              manual page, as roff; --all FOLDER writes all of them
+
+`cargo heaptrack` records what cargo runs: cargo heaptrack --help
 
 To record a program that has such a name, put -- before it: heaptrack -- man ls
 
@@ -54,9 +58,12 @@ pub struct Record {
     /// Only record. This is always so; the option is for scripts that were written for KDE's heaptrack.
     #[arg(long)]
     pub record_only: bool,
-    /// Record everything that the program starts, too, into the same trace.
-    #[arg(long, conflicts_with_all = ["debug", "pid"])]
-    pub follow: bool,
+    /// Record everything that the program starts, too, into the same trace. With names: only programs of these names.
+    #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with_all = ["debug", "pid"])]
+    pub follow: Option<String>,
+    /// Show the trace in this terminal while the program runs. What the program prints goes to a file, and the key o shows it.
+    #[arg(long, conflicts_with_all = ["debug", "live", "quiet"])]
+    pub tui: bool,
     /// Start the program under gdb.
     #[arg(short, long, conflicts_with = "live")]
     pub debug: bool,

@@ -1,16 +1,19 @@
 //! The JSON of `print --json`, which is a contract with scripts. Keys and their meanings stay; new keys may be added.
 //!
 //! Lists are written while they are walked, because a trace may have a hundred thousand stacks.
-use super::json_totals::totals;
-use super::lens::{Lens, Shown};
+mod totals;
+
+use crate::lens::{Lens, Shown};
+use crate::open::OpenTrace;
+use analysis::view::{AllocatorRow, Sum};
 use analysis::view::{combined_peak, process_rows};
 use analysis::{Allocation, CodeClasses, Cost, Costs, Definitions, Level, ProcessTree, Profile, SiteId, StackTable};
 use format::{SymbolState, Totals};
-use heaptrack_trace::OpenTrace;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use std::cmp::Reverse;
 use std::io::{self, Write};
+use totals::totals;
 
 const SCHEMA: u32 = 1;
 
@@ -30,6 +33,8 @@ pub struct Report<'a> {
     pub note: Option<&'a str>,
     /// The processes. `None` in the report about the blocks that the program reported itself.
     pub tree: Option<&'a ProcessTree>,
+    /// The blocks by their allocator. Empty in the report about the blocks that the program reported itself.
+    pub allocators: Vec<AllocatorRow>,
     /// The report about the blocks that the program reported itself, if it reported any.
     pub custom: Option<&'a Report<'a>>,
 }
@@ -130,6 +135,8 @@ impl Serialize for Report<'_> {
         map.serialize_entry("note", &self.note)?;
         map.serialize_entry("processes", &self.tree.map(process_rows))?;
         map.serialize_entry("combined_peak", &self.tree.map(combined_peak))?;
+        let allocators: Vec<_> = self.allocators.iter().map(allocator).collect();
+        map.serialize_entry("allocators", &allocators)?;
         map.serialize_entry("losses", &losses(definitions))?;
         map.serialize_entry("unseen", &analysis::unseen(definitions))?;
         map.serialize_entry("folded_until_ns", &definitions.folded_until_ns())?;
@@ -143,6 +150,36 @@ impl Serialize for Report<'_> {
         self.lists(&mut map)?;
         map.serialize_entry("custom", &self.custom.map(Custom))?;
         map.end()
+    }
+}
+
+/// The costs of an allocator's blocks.
+fn allocator(row: &AllocatorRow) -> impl Serialize {
+    #[derive(Serialize)]
+    struct Allocator {
+        name: String,
+        allocations: u64,
+        allocated_bytes: u64,
+        temporary: u64,
+        leaked_bytes: u64,
+        leaked_allocations: u64,
+        suppressed_bytes: u64,
+        suppressed_allocations: u64,
+        peak_bytes: u64,
+        peak_allocations: u64,
+    }
+    let Sum { costs, leaked_bytes, leaked_allocations } = row.sum;
+    Allocator {
+        name: row.name.clone(),
+        allocations: costs.allocations,
+        allocated_bytes: costs.allocated_bytes,
+        temporary: costs.temporary,
+        leaked_bytes,
+        leaked_allocations,
+        suppressed_bytes: costs.live_bytes.saturating_sub(leaked_bytes),
+        suppressed_allocations: costs.live_allocations.saturating_sub(leaked_allocations),
+        peak_bytes: costs.peak_bytes,
+        peak_allocations: costs.peak_allocations,
     }
 }
 

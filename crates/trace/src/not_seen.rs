@@ -1,0 +1,39 @@
+//! What a reader must know before they trust the numbers of a trace.
+use crate::open::OpenTrace;
+
+impl OpenTrace {
+    /// Sentences about what is missing in this trace: damage, losses, allocators that could not be recorded, and a file
+    /// that was not finished. Empty if nothing is known to be missing.
+    pub fn not_seen(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let faults = self.engine().faults();
+        let definitions = self.engine().definitions();
+        let damaged = self.damage_count();
+        if damaged > 0 {
+            let places = if damaged == 1 { "place" } else { "places" };
+            notes.push(format!("Parts of this file are damaged ({damaged} {places}); what could be read is shown."));
+        }
+        if faults.missing_allocations + faults.damaged_events > 0 {
+            let (missing, events) = (faults.missing_allocations, faults.damaged_events);
+            notes.push(format!(
+                "{missing} allocations are in lost parts of the file, {events} events refer to lost parts."
+            ));
+        }
+        if !self.is_finished() && !self.is_live() {
+            notes.push("This trace was not finished: it ends where its writer was stopped or the file was cut.".into());
+        }
+        notes.extend(definitions.losses.sentences().into_iter().map(|sentence| format!("{sentence}.")));
+        notes.extend(definitions.losses.note.clone());
+        notes.extend(definitions.unseen.iter().map(|unseen| format!("Not recorded: {}", unseen.sentence)));
+        if let Some(until) = definitions.folded_until_ns() {
+            notes.push(format!(
+                "To keep the file small (--max-size), the first {:.1} s are stored as sums and the blocks that were still live then. Numbers of the whole session are exact. For that time, the timeline shows only the peak and the blocks that stayed.",
+                until as f64 / 1e9
+            ));
+        }
+        if definitions.names.is_empty() && definitions.site_count() > 0 && !self.is_live() {
+            notes.push("There are no function names in this trace: `heaptrack symbolize FILE` adds them.".into());
+        }
+        notes
+    }
+}
