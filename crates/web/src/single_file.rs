@@ -10,7 +10,7 @@ use crate::sources;
 use crate::trace::Trace;
 use crate::trace_store::{BadOptions, Options, answer, opened, status_of, table};
 use analysis::view::View;
-use analysis::{CodeClass, Query, StackTable};
+use analysis::{CodeClass, KnownCosts, Query, StackTable};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::{Compression, write::GzEncoder};
@@ -215,6 +215,7 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("sizes", "sizes", ""),
     ("lifetimes", "lifetimes", ""),
     ("threads", "threads", ""),
+    ("allocators", "allocators", ""),
     ("processes", "processes", ""),
     ("leaks", "leaks", ""),
     ("source", "source", ""),
@@ -222,7 +223,11 @@ const WANTED: &[(&str, &str, &str)] = &[
 ];
 
 fn answers(open: &OpenTrace, table: &StackTable) -> Result<Answers, ReportError> {
-    WANTED.iter().map(|(name, view, query)| Ok((*name, ask(open, table, view, query)?))).collect()
+    let is_profile = open.engine().definitions().profile.is_some();
+    // A heap profile of another tool has no events, and the page shows no view that needs them.
+    let can_show = |view: &str| !is_profile || View::parse(view).is_some_and(KnownCosts::can_show);
+    let wanted = WANTED.iter().filter(|(_, view, _)| can_show(view));
+    wanted.map(|(name, view, query)| Ok((*name, ask(open, table, view, query)?))).collect()
 }
 
 fn ask(open: &OpenTrace, table: &StackTable, view: &str, query: &str) -> Result<Box<RawValue>, ReportError> {

@@ -7,7 +7,7 @@
 //!
 //! Must hold: a question never waits for a file that is being loaded. While a trace is followed, a question waits at
 //! most until the new blocks are read, and not for another question, unless that one takes longer than
-//! `FOLLOW_PATIENCE`. What could not be read is in `notes`.
+//! `FOLLOW_PATIENCE`. What could not be read is in [`OpenTrace::not_seen`].
 use analysis::StackTable;
 use format::Domain;
 use heaptrack_trace::{Growth, OpenOptions, OpenTrace};
@@ -181,39 +181,6 @@ impl Trace {
 /// True if the trace has no blocks of the domain that was asked for, and no more will come.
 fn is_without_domain(open: &OpenTrace) -> bool {
     open.domain() == Domain::Custom && !open.has_custom() && !open.is_live()
-}
-
-/// Returns sentences that a reader of the page should know before they trust the numbers.
-pub fn notes(open: &OpenTrace) -> Vec<String> {
-    let mut notes = Vec::new();
-    let faults = open.engine().faults();
-    let definitions = open.engine().definitions();
-    let damaged = open.damage_count();
-    if damaged > 0 {
-        let places = if damaged == 1 { "place" } else { "places" };
-        notes.push(format!("Parts of this file are damaged ({damaged} {places}); what could be read is shown."));
-    }
-    if faults.missing_allocations + faults.damaged_events > 0 {
-        let (missing, events) = (faults.missing_allocations, faults.damaged_events);
-        notes
-            .push(format!("{missing} allocations are in lost parts of the file, {events} events refer to lost parts."));
-    }
-    if !open.is_finished() && !open.is_live() {
-        notes.push("This trace was not finished: it ends where its writer was stopped or the file was cut.".into());
-    }
-    notes.extend(definitions.losses.sentences().into_iter().map(|sentence| format!("{sentence}.")));
-    notes.extend(definitions.losses.note.clone());
-    notes.extend(definitions.unseen.iter().map(|unseen| format!("Not recorded: {}", unseen.sentence)));
-    if let Some(until) = definitions.folded_until_ns() {
-        notes.push(format!(
-            "To keep the file small (--max-size), the first {:.1} s are stored as sums and the blocks that were still live then. Numbers of the whole session are exact. For that time, the timeline shows only the peak and the blocks that stayed.",
-            until as f64 / 1e9
-        ));
-    }
-    if definitions.names.is_empty() && definitions.site_count() > 0 && !open.is_live() {
-        notes.push("There are no function names in this trace: `heaptrack symbolize FILE` adds them.".into());
-    }
-    notes
 }
 
 fn refusal(path: &Path, error: &format::Error) -> String {

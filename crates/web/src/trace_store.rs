@@ -6,9 +6,9 @@
 use crate::address;
 use crate::server::{Answers, Refusal};
 use crate::sources;
-use crate::trace::{Stage, Trace, notes};
+use crate::trace::{Stage, Trace};
 use analysis::view::{AnswerError, View};
-use analysis::{CodeClasses, Query, Source, StackTable, Suppressions};
+use analysis::{CodeClasses, Costs, KnownCosts, Query, Source, StackTable, Suppressions};
 use format::Domain;
 use heaptrack_trace::{AskError, OpenTrace};
 use serde_json::{Value, json};
@@ -269,7 +269,11 @@ fn look(path: &Path) -> Result<(), format::Error> {
     if metadata.is_dir() {
         return Err(format::Error::Folder);
     }
-    format::Source::open(path).map(drop)
+    match heaptrack_trace::heap_profile_kind(path)? {
+        // Damage in it is noticed when it is read.
+        Some(_) => Ok(()),
+        None => format::Source::open(path).map(drop),
+    }
 }
 
 /// The other traces in the folders of the given ones, sorted by path, at most `MOST_BESIDE`.
@@ -318,17 +322,24 @@ pub(crate) fn status_of(trace: &Trace) -> Value {
         "error": error,
         "version": trace.version(),
         "custom": open.is_some_and(|open| open.has_custom()),
-        "notes": open.map(notes).unwrap_or_default(),
+        "notes": open.map(OpenTrace::not_seen).unwrap_or_default(),
         "session": open.map(session),
     })
+}
+
+/// The costs that a heap profile of another tool knows, by their names on the page.
+fn known_costs(known: KnownCosts) -> Vec<&'static str> {
+    let names = Costs::NAMES.iter().chain(&["leaked_bytes", "leaked_allocations"]);
+    names.copied().filter(|name| known.has(name)).collect()
 }
 
 fn session(open: &OpenTrace) -> Value {
     let (definitions, totals) = (open.engine().definitions(), open.engine().totals());
     json!({
         "command": definitions.session.command,
-        "pid": definitions.session.pid,
+        "pid": Some(definitions.session.pid).filter(|pid| *pid != 0),
         "processes": definitions.processes.len(),
+        "allocators": definitions.allocators().collect::<Vec<_>>(),
         "attached": definitions.session.attached,
         "complete": open.is_complete(),
         "runtime_ns": totals.runtime_ns,
@@ -339,6 +350,8 @@ fn session(open: &OpenTrace) -> Value {
         "peak_rss_bytes": totals.peak_rss_bytes,
         "overhead_bytes": totals.overhead_bytes,
         "exit": definitions.summary.map(|summary| format!("{:?}", summary.exit)),
+        "known": definitions.profile.map(known_costs),
+        "tool": definitions.session.tool,
     })
 }
 

@@ -141,8 +141,32 @@ export const COSTS: Record<Cost, Row> = {
   kept_ratio: { kind: "ratio", names: same("% kept"), help: same("Leaked blocks divided by allocations: 100 % means that nothing was freed.") },
 };
 
-export const name = (cost: Cost, mode: Mode): string => COSTS[cost].names[mode];
-export const help = (cost: Cost, mode: Mode): string => COSTS[cost].help[mode];
+/** The sums that are known. Undefined if all are: only a heap profile of another tool lacks some. */
+let knownSums: ReadonlySet<string> | undefined;
+
+/** Called before anything is drawn. In a comparison, both sides must know a cost. */
+export const limitTo = (sums: (readonly string[] | null)[]): void => {
+  const limits = sums.filter((list) => list !== null);
+  const [first, ...others] = limits;
+  knownSums = first && new Set(first.filter((sum) => others.every((other) => other.includes(sum))));
+};
+
+/** The sums that a cost is computed from. */
+const NEEDS: Partial<Record<Cost, Sum[]>> = {
+  growth_bytes: ["live_bytes", "base_bytes"],
+  average: ["allocations", "allocated_bytes"],
+  mean_lifetime: ["deallocations", "lifetime_ns"],
+  kept_ratio: ["leaked_allocations", "allocations"],
+};
+
+/** Whether the traces that are shown know this cost. What is not known is not shown. */
+export const knows = (cost: Cost): boolean => knownSums === undefined || (NEEDS[cost] ?? [cost as Sum]).every((sum) => knownSums?.has(sum));
+
+/** A heap profile does not tell whether its live blocks are freed later, so they are not called leaked. */
+const told = (cost: Cost): [Cost, Mode | undefined] =>
+  knownSums === undefined ? [cost, undefined] : cost === "leaked_bytes" ? ["live_bytes", "moment"] : cost === "leaked_allocations" ? ["live_allocations", "moment"] : [cost, undefined];
+export const name = (cost: Cost, mode: Mode): string => COSTS[told(cost)[0]].names[told(cost)[1] ?? mode];
+export const help = (cost: Cost, mode: Mode): string => COSTS[told(cost)[0]].help[told(cost)[1] ?? mode];
 
 /** The columns that tables can have; `SHOWN` are those that they have by default. */
 export const COLUMNS: Record<Mode, Cost[]> = {
@@ -195,12 +219,14 @@ export const FLAMES: Record<Mode, Cost[]> = {
 /** Returns this cost, or the one that `usable` chooses for it, if a flame graph can show it. Otherwise returns the first cost that a flame graph can show. */
 export const drawable = (cost: Cost, mode: Mode): Cost => {
   const wanted = usable(cost, mode);
-  return FLAMES[mode].includes(wanted) ? wanted : (FLAMES[mode][0] ?? "peak_bytes");
+  const flames = FLAMES[mode].filter(knows);
+  return flames.includes(wanted) ? wanted : (flames[0] ?? "peak_bytes");
 };
 
 /** Returns this cost if tables have a column for it in this mode. Otherwise returns a cost that they have: a similar one, or the peak. */
 export const usable = (cost: Cost, mode: Mode): Cost => {
-  if (COLUMNS[mode].includes(cost)) return cost;
+  if (COLUMNS[mode].includes(cost) && knows(cost)) return cost;
+  if (knownSums !== undefined) return FLAMES[mode].find(knows) ?? cost;
   if (mode === "session" && cost === "live_bytes") return "leaked_bytes";
   if (mode === "range" && cost === "leaked_bytes") return "live_bytes";
   return mode === "moment" ? (COSTS[cost].kind === "count" ? "live_allocations" : "live_bytes") : "peak_bytes";

@@ -17,6 +17,7 @@ export const VIEWS = [
   ["lifetimes", "Lifetimes"],
   ["leaks", "Leaks"],
   ["threads", "Threads"],
+  ["allocators", "Allocators"],
   ["processes", "Processes"],
   ["source", "Source"],
 ] as const;
@@ -42,6 +43,8 @@ export type State = {
   thread: number[];
   /** Processes: a pid, a name, or # and an index. */
   process: string[];
+  /** Names of allocators. */
+  allocator: string[];
   size?: string | undefined;
   lifetime?: string | undefined;
   /**
@@ -102,6 +105,7 @@ export const INITIAL: State = {
   exclude: [],
   thread: [],
   process: [],
+  allocator: [],
   levels: "auto",
   merge: "function",
   recursion: true,
@@ -130,12 +134,12 @@ export const INITIAL: State = {
 type Key = keyof State;
 const NUMBERS: Key[] = ["file", "at", "from", "to", "threshold", "zoomFrom", "zoomTo", "bands", "line"];
 const SWITCHES: Key[] = ["recursion", "suppressions", "ascending", "up", "icicle", "full", "legend", "total", "detail", "log", "cumulative"];
-const LISTS: Key[] = ["include", "exclude", "thread", "process", "runs"];
+const LISTS: Key[] = ["include", "exclude", "thread", "process", "allocator", "runs"];
 const NUMBER_LISTS: Key[] = ["thread", "runs"];
 const TEXTS: Key[] = ["size", "lifetime", "domain", "levels", "merge", "compare", "normalise", "cost", "sort", "fn", "src", "search", "zoom", "chart", "group", "measure"];
 
 export const parse = (hash: string): State => {
-  const state: Record<string, unknown> = { ...INITIAL, include: [], exclude: [], thread: [], process: [], runs: [] };
+  const state: Record<string, unknown> = { ...INITIAL, include: [], exclude: [], thread: [], process: [], allocator: [], runs: [] };
   const text = hash.replace(/^#\/?/, "");
   const mark = text.indexOf("?");
   const view = mark < 0 ? text : text.slice(0, mark);
@@ -204,13 +208,14 @@ const filters = (state: State, words: URLSearchParams): void => {
   for (const text of state.exclude) words.append("exclude", text);
   for (const thread of state.thread) words.append("thread", String(thread));
   for (const process of state.process) words.append("process", process);
+  for (const allocator of state.allocator) words.append("allocator", allocator);
   if (state.size !== undefined) words.set("size", state.size);
   if (state.lifetime !== undefined) words.set("lifetime", state.lifetime);
   if (!state.suppressions) words.set("suppressions", "off");
 };
 
 export const filtered = (state: State): boolean =>
-  state.include.length + state.exclude.length + state.thread.length + state.process.length > 0 || state.size !== undefined || state.lifetime !== undefined;
+  state.include.length + state.exclude.length + state.thread.length + state.process.length + state.allocator.length > 0 || state.size !== undefined || state.lifetime !== undefined;
 
 /** The text for a moment: "the peak", or its time. */
 export const momentText = (at: number, format: (ns: number) => string): string => (at === PEAK ? "the peak" : format(at));

@@ -3,14 +3,14 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask as request } from "../client";
 import { giveColours } from "../colours";
-import { type Cost, value } from "../costs";
+import { type Cost, knows, limitTo, value } from "../costs";
 import { type State, VIEWS, type View, isOtherTrace, mode, whole as wholeOf } from "../state";
 import { change, current, useAnswer, useAsk, useChange, usePreference } from "../store";
 import { time } from "../units";
 import type { Overview } from "../work/protocol";
 import { Callers } from "./callers";
 import { ChartView } from "./charts";
-import { type Page, PageContext, type Pick, type Picked, type Status, type TraceStatus, askOf, costOf, lookOf, opened, withoutKept } from "./context";
+import { type Page, PageContext, type Pick, type Picked, type Status, type TraceStatus, askOf, costOf, isProfile, lookOf, opened, withoutEvents, withoutKept } from "./context";
 import { Detail } from "./detail";
 import { DiffTable } from "./diff";
 import { Figures } from "./figures";
@@ -22,6 +22,7 @@ import { HelpDialog } from "./menus";
 import { Problem, Splitter } from "./parts";
 import { SourceView } from "./source";
 import { Summary } from "./summary";
+import { Allocators } from "./allocators";
 import { Processes } from "./processes";
 import { Threads } from "./threads";
 import { Timeline } from "./timeline";
@@ -32,6 +33,10 @@ const LISTS: Record<string, Cost[]> = {
   range: ["peak_bytes", "growth_bytes", "allocations", "temporary"],
   moment: ["live_bytes", "live_allocations"],
 };
+
+/** The lists of a heap profile of another tool, and the views that it cannot have. */
+const PROFILE: Cost[] = ["leaked_bytes", "peak_bytes", "allocated_bytes", "allocations", "temporary"];
+const NEED_EVENTS: View[] = ["consumed", "allocations", "temporary", "sizes", "lifetimes", "leaks", "threads", "processes", "allocators"];
 
 /** The costs by which functions get their colours, and how many functions of each list get one before any view asks for it. */
 const RANKED: Cost[] = ["peak_bytes", "allocations", "temporary"];
@@ -113,16 +118,19 @@ const Loading = ({ trace }: { trace: TraceStatus }): JSX.Element => (
 
 const Opened = ({ status, trace, refresh }: { status: Status; trace: TraceStatus; refresh: () => void }): JSX.Element => {
   const asked = useChange();
-  const state = useMemo(() => (status.report ? withoutKept(asked) : asked), [asked, status.report]);
+  const compared = isOtherTrace(asked.compare) ? [Number(asked.compare), ...asked.runs].map((index) => status.traces[index]) : [];
+  const hasEvents = ![trace, ...compared].some(isProfile);
+  limitTo([trace, ...compared].map((one) => one?.session?.known ?? null));
+  const state = useMemo(() => (hasEvents ? (status.report ? withoutKept(asked) : asked) : withoutEvents(asked)), [asked, status.report, hasEvents]);
   const [lastPicked, setPicked] = useState<Picked | undefined>(undefined);
   const [said, say] = useState("");
   const [help, setHelp] = useState(false);
   const [side, setSide] = usePreference("detail.width", 380);
   const ask = askOf(state, status);
   const shape = mode(state);
-  const overview = useAsk("overview", { ask, costs: LISTS[shape] ?? [], limit: 40 });
+  const overview = useAsk("overview", { ask, costs: (hasEvents ? (LISTS[shape] ?? []) : PROFILE).filter(knows), limit: 40 });
   // The share of the user's own code and the colours come from the whole session, so that they do not change with a range.
-  const whole = useAsk("overview", { ask: { trace: state.file, query: wholeOf(state), version: trace.version, base: 0 }, costs: RANKED, limit: COLOURED });
+  const whole = useAsk("overview", { ask: { trace: state.file, query: wholeOf(state), version: trace.version, base: 0 }, costs: RANKED.filter(knows), limit: COLOURED });
   useMemo(() => whole.value && giveColours(RANKED.flatMap((cost) => whole.value?.lists[cost] ?? []).map(({ level }) => level)), [whole.value]);
   const mine = whole.value?.mine ?? 1;
   const runtime = trace.session?.runtime_ns ?? 0;
@@ -158,12 +166,18 @@ const Opened = ({ status, trace, refresh }: { status: Status; trace: TraceStatus
         <main>
           {overview.error && <Problem text={overview.error} />}
           {overview.value && <Figures overview={overview.value} />}
-          <Timeline />
-          <Tabs view={state.view} hasProcesses={(page.trace.session?.processes ?? 0) > 0} />
+          {hasEvents && <Timeline />}
+          <Tabs
+            view={state.view}
+            hasProcesses={(page.trace.session?.processes ?? 0) > 0}
+            hasAllocators={(page.trace.session?.allocators.length ?? 0) > 1}
+            hasEvents={hasEvents}
+          />
           <div class="content">
             <div class="body" id="view" role="tabpanel" aria-labelledby={`tab-${state.view}`}>
               {overview.value && page.isDiff && state.view === "summary" && <DiffTable />}
-              {overview.value && whole.value && <Body view={state.view} overview={overview.value} />}
+              {!hasEvents && NEED_EVENTS.includes(state.view) && <Problem text="This view needs events, and a heap profile of another tool has only sums." />}
+              {overview.value && whole.value && (hasEvents || !NEED_EVENTS.includes(state.view)) && <Body view={state.view} overview={overview.value} />}
             </div>
             {picked && overview.value && (
               <>
@@ -185,9 +199,10 @@ const Opened = ({ status, trace, refresh }: { status: Status; trace: TraceStatus
   );
 };
 
-/** The tab of processes is there only if the trace has several. */
-const Tabs = ({ view, hasProcesses }: { view: View; hasProcesses: boolean }): JSX.Element => {
-  const tabs = VIEWS.filter(([name]) => name !== "processes" || hasProcesses || view === name);
+/** The tabs of processes and allocators are there only if the trace has several. Without events, there are no tabs about time and single blocks. */
+const Tabs = ({ view, hasProcesses, hasAllocators, hasEvents }: { view: View; hasProcesses: boolean; hasAllocators: boolean; hasEvents: boolean }): JSX.Element => {
+  const isThere = (name: View): boolean => (name === "processes" ? hasProcesses : name === "allocators" ? hasAllocators : hasEvents || !NEED_EVENTS.includes(name));
+  const tabs = VIEWS.filter(([name]) => isThere(name) || view === name);
   return (
   <div
     class="tabs"
@@ -237,6 +252,8 @@ const Body = ({ view, overview }: { view: View; overview: Overview }): JSX.Eleme
       return <Leaks />;
     case "threads":
       return <Threads />;
+    case "allocators":
+      return <Allocators />;
     case "processes":
       return <Processes />;
     case "source":

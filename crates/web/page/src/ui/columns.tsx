@@ -1,6 +1,6 @@
 // The columns of costs in tables: which are shown, and in which order.
 import type { JSX } from "preact";
-import { COLUMNS, COSTS, type Cost, type Mode, SHOWN, help, isKnown, isPart, largest, name, value } from "../costs";
+import { COLUMNS, COSTS, type Cost, type Mode, SHOWN, help, isKnown, isPart, knows, largest, name, value } from "../costs";
 import { labelOf, placeOf } from "../names";
 import { recall, remember } from "../store";
 import { percent, show, signed } from "../units";
@@ -25,7 +25,7 @@ export type Shape = Partial<Record<Mode, Cost[]>>;
 /**
  * The costs that tables can have columns for. In a report they are without kept blocks, because its slices do not tell which blocks of a range are live at its end.
  */
-export const known = (mode: Mode, isReport: boolean): Cost[] => COLUMNS[mode].filter((cost) => !(isReport && mode === "range" && cost.startsWith("kept")));
+export const known = (mode: Mode, isReport: boolean): Cost[] => COLUMNS[mode].filter((cost) => knows(cost) && !(isReport && mode === "range" && cost.startsWith("kept")));
 
 export const shown = (shape: Shape, mode: Mode, isReport: boolean): Cost[] => (shape[mode] ?? SHOWN[mode]).filter((cost) => known(mode, isReport).includes(cost));
 

@@ -22,6 +22,8 @@ export type TraceStatus = {
     pid: number | null;
     /** The number of processes of a tree; 0 if the trace is of one process. */
     processes: number;
+    /** The names of the allocators that blocks came from, malloc first. */
+    allocators: string[];
     attached: boolean;
     complete: boolean;
     runtime_ns: number;
@@ -33,6 +35,10 @@ export type TraceStatus = {
     peak_rss_bytes: number;
     overhead_bytes: number;
     exit: string | null;
+    /** The costs that a heap profile of another tool knows; null for a trace, which knows all. It has no times and no single blocks. */
+    known: string[] | null;
+    /** The program that wrote the file. */
+    tool: string;
   } | null;
 };
 export type Status = {
@@ -108,4 +114,20 @@ export const withoutKept = (state: State): State => {
   const known = (cost: Cost): Cost => (cost === "kept_bytes" ? "live_bytes" : cost === "kept_allocations" ? "live_allocations" : cost);
   return { ...state, cost: known(state.cost), sort: state.sort === undefined || state.sort === "name" ? state.sort : known(state.sort) };
 };
+/** A heap profile has sums and no events, so no part of its time and of its blocks can be selected. */
+export const isProfile = (trace: TraceStatus | null | undefined): boolean => (trace?.session?.known ?? null) !== null;
+/** The state without what needs events. */
+export const withoutEvents = (state: State): State => ({
+  ...state,
+  at: undefined,
+  from: undefined,
+  to: undefined,
+  thread: [],
+  process: [],
+  allocator: [],
+  size: undefined,
+  lifetime: undefined,
+  compare: isOtherTrace(state.compare) ? state.compare : undefined,
+});
+
 export const costOf = (state: State): Cost => usable(state.cost, mode(state));

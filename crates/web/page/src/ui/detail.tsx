@@ -1,7 +1,7 @@
 // The details of the selection, as text that can be copied, with all its stacks.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { COSTS, type Cost, type Mode, help, isKnown, isPart, largest, name, usable, value } from "../costs";
+import { COSTS, type Cost, type Mode, help, isKnown, isPart, knows, largest, name, usable, value } from "../costs";
 import { nameOf, where, whole } from "../names";
 import type { State } from "../state";
 import { change, useAsk } from "../store";
@@ -192,9 +192,11 @@ const StackEntry = ({ stack, open, found, mode, cost, isDiff }: { stack: Stack; 
           </b>{" "}
           {most > 0 && <span class="share">{percent(amount / most)}</span>}{" "}
           <span class="hint">
-            <Num of={`stack ${blocks}`} value={value(stack.sums, blocks)}>
-              {exact(value(stack.sums, blocks))} {mode === "moment" ? "live" : "allocations"}
-            </Num>
+            {knows(blocks) && (
+              <Num of={`stack ${blocks}`} value={value(stack.sums, blocks)}>
+                {exact(value(stack.sums, blocks))} {mode === "moment" ? "live" : "allocations"}
+              </Num>
+            )}
             {mode !== "moment" && value(stack.sums, "live_allocations") > 0 && (
               <Num of="stack live_allocations" value={value(stack.sums, "live_allocations")}>
                 , {exact(value(stack.sums, "live_allocations"))} live at the end
@@ -238,7 +240,9 @@ const StackEntry = ({ stack, open, found, mode, cost, isDiff }: { stack: Stack; 
 const asText = (title: string, level: Level, stacks: Stack[]): string => {
   const lines = [title, whole(level), level.module ?? ""].filter(Boolean);
   for (const stack of stacks) {
-    lines.push("", `${exact(value(stack.sums, "allocations"))} allocations, peak ${exact(value(stack.sums, "peak_bytes"))} B, live at the end ${exact(value(stack.sums, "live_bytes"))} B`);
+    const of = (cost: Cost, text: (amount: string) => string): string[] => (knows(cost) ? [text(exact(value(stack.sums, cost)))] : []);
+    const costs = [of("allocations", (amount) => `${amount} allocations`), of("peak_bytes", (amount) => `peak ${amount} B`), of("live_bytes", (amount) => `live at the end ${amount} B`)];
+    lines.push("", costs.flat().join(", "));
     for (const frame of stack.levels) lines.push(`  ${nameOf(frame, true)}  ${whole(frame)}`);
   }
   return `${lines.join("\n")}\n`;

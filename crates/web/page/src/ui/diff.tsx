@@ -1,7 +1,7 @@
 // What changed: the costs of every function before and after, in one run or in several.
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { COSTS, FLAMES, type Kind as CostKind, type Mode, drawable, name } from "../costs";
+import { COSTS, FLAMES, type Kind as CostKind, type Mode, drawable, knows, name } from "../costs";
 import { labelOf, placeOf } from "../names";
 import { comparedRuns, isOtherTrace } from "../state";
 import { change, useAsk } from "../store";
@@ -110,7 +110,7 @@ export const DiffTable = (): JSX.Element => {
         </span>
         <span class="push" />
         {isFile && <Scale />}
-        <Pick label="cost" value={cost} choices={FLAMES[mode].map((one) => ({ value: one, text: name(one, mode) }))} onChange={(next) => change({ cost: next })} />
+        <Pick label="cost" value={cost} choices={FLAMES[mode].filter(knows).map((one) => ({ value: one, text: name(one, mode) }))} onChange={(next) => change({ cost: next })} />
         <Choices
           label="Which changes"
           value={which}

@@ -1,13 +1,13 @@
 // The cards at the top, which answer the first questions.
 import type { JSX } from "preact";
-import { type Cost, value } from "../costs";
+import { type Cost, knows, name as nameOfCost, value } from "../costs";
 import { PEAK, type State, filtered, isOtherTrace } from "../state";
 import { change } from "../store";
 import { byteRate, bytes, count, exact, percent, rate, several, signed, time } from "../units";
 import type { Overview } from "../work/protocol";
 import type { Level } from "../work/stacks";
 import { nameOf, where } from "../names";
-import { usePage } from "./context";
+import { isProfile, usePage } from "./context";
 import { Label, Num } from "./number";
 import { usePatient } from "./raw";
 
@@ -336,8 +336,30 @@ const Allocations = ({ overview }: { overview: Overview }): JSX.Element => {
   );
 };
 
+/** The totals that a heap profile of another tool knows. */
+const Profile = ({ overview }: { overview: Overview }): JSX.Element => {
+  const { isDiff } = usePage();
+  const { now, one, card } = totalsIn(overview, isDiff);
+  const blocks = (cost: Cost): JSX.Element | string => (knows(cost) ? <>{one(cost, count)} blocks</> : "the number of blocks is not known");
+  const cards: [Cost, Cost, string][] = [
+    ["leaked_bytes", "leaked_allocations", "Live when the profile was written"],
+    ["peak_bytes", "peak_allocations", nameOfCost("peak_bytes", "session")],
+    ["allocated_bytes", "allocations", nameOfCost("allocated_bytes", "session")],
+  ];
+  return (
+    <div class="figures">
+      {cards
+        .filter(([cost]) => knows(cost))
+        .map(([cost, number, name]) => (
+          <Card key={cost} name={name} {...card(cost, bytes, "bytes", blocks(number))} title={`${exact(now(cost))} bytes`} />
+        ))}
+    </div>
+  );
+};
+
 export const Figures = ({ overview }: { overview: Overview }): JSX.Element => {
-  const { mode, isDiff } = usePage();
+  const { mode, isDiff, trace } = usePage();
+  if (isProfile(trace)) return <Profile overview={overview} />;
   if (mode === "moment") return <Moment overview={overview} />;
   return (
     <div class="figures">

@@ -5,7 +5,7 @@ import { filtered, isOtherTrace, momentText } from "../state";
 import { change, recall, remember } from "../store";
 import { count, time } from "../units";
 import { CompareMenu, NORMALS } from "./compare";
-import { traceName, usePage } from "./context";
+import { type TraceStatus, traceName, usePage } from "./context";
 import { ExportMenu, FilterMenu, HelpDialog, OpenMenu } from "./menus";
 import { Label, Num } from "./number";
 import { Chip, Choices } from "./parts";
@@ -25,19 +25,11 @@ export const Header = (): JSX.Element => {
           {session.attached && <b class="badge">attached</b>}
           {trace.state === "live" && <b class="badge live">live</b>}
           {session.pid !== null && <Label>pid {session.pid} · </Label>}
-          <Num of="runtime_ns" value={session.runtime_ns}>
-            {time(session.runtime_ns)}
-          </Num>{" "}
-          ·{" "}
-          <Num of="events" value={session.events}>
-            {count(session.events)} events
-          </Num>{" "}
-          ·{" "}
-          <span class={session.lost_events > 0 ? "lost" : ""} title={session.lost_events > 0 ? "Events that were counted but not recorded" : "No event was lost"}>
-            <Num of="lost_events" value={session.lost_events}>
-              {count(session.lost_events)} lost
-            </Num>
-          </span>
+          {session.known !== null ? (
+            <Label>{session.tool}: sums by stack, without times and single blocks</Label>
+          ) : (
+            <Recorded session={session} />
+          )}
           {!session.complete && trace.state !== "live" && <b class="badge warn">not finished</b>}
         </span>
       )}
@@ -56,6 +48,25 @@ export const Header = (): JSX.Element => {
     </header>
   );
 };
+
+/** How long the recording was, how many events it has, and how many are missing. */
+const Recorded = ({ session }: { session: NonNullable<TraceStatus["session"]> }): JSX.Element => (
+  <>
+    <Num of="runtime_ns" value={session.runtime_ns}>
+      {time(session.runtime_ns)}
+    </Num>{" "}
+    ·{" "}
+    <Num of="events" value={session.events}>
+      {count(session.events)} events
+    </Num>{" "}
+    ·{" "}
+    <span class={session.lost_events > 0 ? "lost" : ""} title={session.lost_events > 0 ? "Events that were counted but not recorded" : "No event was lost"}>
+      <Num of="lost_events" value={session.lost_events}>
+        {count(session.lost_events)} lost
+      </Num>
+    </span>
+  </>
+);
 
 /** The memory of a pool comes from malloc, so the blocks of the two domains are never added up. */
 const Domains = (): JSX.Element => {
@@ -87,6 +98,7 @@ const Chips = (): JSX.Element => {
   state.include.forEach((text, index) => chip(text, "Only stacks in which a frame matches", () => change({ include: without(state.include, index) })));
   state.exclude.forEach((text, index) => chip(`excluding ${text}`, "Without stacks in which a frame matches", () => change({ exclude: without(state.exclude, index) })));
   for (const thread of state.thread) chip(`thread ${thread}`, "Only blocks that this thread allocated", () => change({ thread: state.thread.filter((other) => other !== thread) }));
+  for (const allocator of state.allocator) chip(`allocator ${allocator}`, "Only blocks of this allocator", () => change({ allocator: state.allocator.filter((other) => other !== allocator) }));
   for (const process of state.process) chip(`process ${process}`, "Only blocks that this process allocated", () => change({ process: state.process.filter((other) => other !== process) }));
   if (state.size !== undefined) chip(`size ${sizeText(state.size)}`, "Only blocks of this size", () => change({ size: undefined }));
   if (state.lifetime !== undefined) chip(`lived ${lifetimeText(state.lifetime)}`, "Only blocks with this lifetime", () => change({ lifetime: undefined }));
@@ -104,7 +116,7 @@ const Chips = (): JSX.Element => {
         </button>
       )}
       {(filtered(state) || state.at !== undefined || state.from !== undefined || state.to !== undefined) && (
-        <button type="button" class="button ghost" onClick={() => change({ at: undefined, from: undefined, to: undefined, include: [], exclude: [], thread: [], process: [], size: undefined, lifetime: undefined, compare: undefined, runs: [] })}>
+        <button type="button" class="button ghost" onClick={() => change({ at: undefined, from: undefined, to: undefined, include: [], exclude: [], thread: [], process: [], allocator: [], size: undefined, lifetime: undefined, compare: undefined, runs: [] })}>
           clear all
         </button>
       )}

@@ -5,7 +5,7 @@ import { ask } from "../client";
 import { format } from "../state";
 import { change, recall, remember } from "../store";
 import { several, time } from "../units";
-import { opened, usePage } from "./context";
+import { isProfile, opened, usePage } from "./context";
 import { useRaw } from "./raw";
 import { EDITORS, filled } from "./editor";
 import { threadName } from "./lanes";
@@ -32,7 +32,10 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
   const [lifetime, setLifetime] = useState(state.lifetime ?? "");
   const [thread, setThread] = useState("");
   const [process, setProcess] = useState("");
-  const threads = useRaw(isReport ? undefined : "threads", "").value?.threads as { index: number; tid: number | null; name: string | null }[] | undefined;
+  const [allocator, setAllocator] = useState("");
+  // A report cannot select blocks, and a heap profile of another tool has none.
+  const hasBlocks = !isReport && !isProfile(trace);
+  const threads = useRaw(hasBlocks ? "threads" : undefined, "").value?.threads as { index: number; tid: number | null; name: string | null }[] | undefined;
   const apply = async (event: Event): Promise<void> => {
     event.preventDefault();
     const pattern = kind ? `${kind}:${text}` : text;
@@ -41,6 +44,7 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
       size: size || undefined,
       lifetime: lifetime || undefined,
       ...(thread !== "" ? { thread: [...new Set([...state.thread, Number(thread)])] } : {}),
+      ...(allocator !== "" ? { allocator: [...new Set([...state.allocator, allocator])] } : {}),
       ...(process !== "" ? { process: [...new Set([...state.process, process])] } : {}),
     };
     const reason = await refusalOf({ ...state, ...next }, trace, isReport);
@@ -65,7 +69,7 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
         </select>
         <input type="text" aria-label="Text or /regular expression/" placeholder="text or /regex/" value={text} onInput={(event) => setText(event.currentTarget.value)} />
       </fieldset>
-      {!isReport && (
+      {hasBlocks && (
         <fieldset>
           <legend>Blocks</legend>
           <label>
@@ -85,6 +89,19 @@ const FilterForm = ({ onDone, isReport }: { onDone: () => void; isReport: boolea
               ))}
             </select>
           </label>
+          {(trace.session?.allocators.length ?? 0) > 1 && (
+            <label>
+              allocator{" "}
+              <select value={allocator} onChange={(event) => setAllocator(event.currentTarget.value)}>
+                <option value="">any</option>
+                {trace.session?.allocators.map((name) => (
+                  <option key={name} value={name}>
+                    {name}
+                  </option>
+                ))}
+              </select>
+            </label>
+          )}
           {(trace.session?.processes ?? 0) > 0 && (
             <label>
               process <input type="text" placeholder="pid or name" value={process} onInput={(event) => setProcess(event.currentTarget.value)} />

@@ -1,8 +1,9 @@
 // The processes of a tree: what each of them allocated, or all processes of the same name together.
 import type { JSX } from "preact";
 import { change } from "../store";
-import { bytes, exact, percent, several, time } from "../units";
+import { bytes, exact, several, time } from "../units";
 import { usePage } from "./context";
+import { byCost, costColumn } from "./cost_columns";
 import { type Column, ListGrid } from "./grid";
 import { processName } from "./lanes";
 import { Num } from "./number";
@@ -33,25 +34,8 @@ export const Processes = (): JSX.Element => {
   const isProcess = state.group === "process";
   const main = mode === "moment" ? "live_bytes" : "peak_bytes";
   const rows = (answer.value?.[isProcess ? "processes" : "commands"] as Row[] | undefined) ?? [];
-  const list = rows.slice().sort((a, b) => (b.costs[main] ?? 0) - (a.costs[main] ?? 0) || (b.costs.allocations ?? 0) - (a.costs.allocations ?? 0));
-  const column = (id: string, title: string, help: string, isBytes: boolean): Column<Row> => {
-    const all = Math.max(1, list.reduce((sum, row) => sum + (row.costs[id] ?? 0), 0));
-    return {
-      id,
-      title,
-      help,
-      width: Math.max(130, title.length * 8 + 40, (isBytes ? 8 : exact(all).length) * 8 + 84),
-      numeric: true,
-      cell: (row) => (
-        <>
-          {isBytes ? bytes(row.costs[id] ?? 0) : exact(row.costs[id] ?? 0)}
-          <span class="share">{percent((row.costs[id] ?? 0) / all)}</span>
-        </>
-      ),
-      text: (row) => String(row.costs[id] ?? 0),
-      bar: (row) => (row.costs[id] ?? 0) / all,
-    };
-  };
+  const list = byCost(rows, main);
+  const column = costColumn<Row>(list);
   const plain = (id: string, title: string, help: string, text: (row: Row) => string): Column<Row> => ({ id, title, help, width: Math.max(90, title.length * 8 + 30), numeric: true, cell: text, text });
   const held = (row: Row): string => (row.peak ? bytes(row.peak.bytes) : "–");
   const columns: Column<Row>[] = [

@@ -1,7 +1,7 @@
 // A source file, with the costs of its lines in the margin.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { COSTS, type Cost, FLAMES, drawable, name } from "../costs";
+import { COSTS, type Cost, FLAMES, drawable, knows, name } from "../costs";
 import { base } from "../names";
 import { change } from "../store";
 import { percent, show } from "../units";
@@ -50,7 +50,7 @@ export const SourceView = (): JSX.Element => {
             ))}
           </select>
         </label>
-        <Pick label="cost" value={cost} choices={FLAMES[mode].map((one) => ({ value: one, text: name(one, mode) }))} onChange={(next) => change({ cost: next })} />
+        <Pick label="cost" value={cost} choices={FLAMES[mode].filter(knows).map((one) => ({ value: one, text: name(one, mode) }))} onChange={(next) => change({ cost: next })} />
         {chosen && <EditorLink file={chosen.file} line={state.line ?? 1} />}
       </div>
       <NotCompared />

@@ -1,13 +1,13 @@
 // The first screen: which code held the peak, what was not freed and why, what was allocated most often, and what was freed immediately.
 import { Fragment, type JSX } from "preact";
-import { COSTS, type Cost, type Mode, isPart, largest, value } from "../costs";
+import { COSTS, type Cost, FLAMES, type Mode, isPart, knows, largest, value } from "../costs";
 import { nameOf, where, whole } from "../names";
 import { filtered } from "../state";
 import { change } from "../store";
 import { bytes, count, lifetime, percent, several, show, signed } from "../units";
 import type { Entry, Overview } from "../work/protocol";
 import type { Level } from "../work/stacks";
-import { usePage } from "./context";
+import { isProfile, usePage } from "./context";
 import { useRaw } from "./raw";
 import { nameKey } from "./figures";
 import { MiniFlame } from "./flame";
@@ -17,9 +17,26 @@ import { Suppressions } from "./suppressions";
 
 const SHOWN = innerHeight > 1150 ? 8 : 4;
 
+/** The lists of a heap profile of another tool. */
+const PROFILE: [Cost, string][] = [
+  ["leaked_bytes", "Live when the profile was written"],
+  ["peak_bytes", "Held at the peak"],
+  ["allocated_bytes", "Most bytes allocated"],
+  ["allocations", "Most allocations"],
+];
+
 export const Summary = ({ overview }: { overview: Overview }): JSX.Element => {
-  const { mode, status, look } = usePage();
+  const { mode, status, look, trace } = usePage();
   const owner = look.levels === "mine" ? "attributed to your code" : "";
+  if (isProfile(trace))
+    return (
+      <div class="summary">
+        {PROFILE.filter(([cost]) => knows(cost)).map(([cost, title]) => (
+          <List key={cost} title={title} hint={owner} cost={cost} overview={overview} />
+        ))}
+        <MiniFlame cost={FLAMES.session.find(knows) ?? "leaked_bytes"} />
+      </div>
+    );
   if (mode === "moment")
     return (
       <div class="summary">
@@ -56,8 +73,8 @@ const notesOf = (entry: Entry, cost: Cost, mode: Mode): JSX.Element[] => {
   const parts = [<Label>{where(entry.level)}</Label>];
   const of = (name: Cost): number => value(entry.sums, name);
   if (cost === "allocations") {
-    if (of("deallocations") > 0) parts.push(<Part of="mean_lifetime now" value={of("mean_lifetime")}>{`mean life ${lifetime(of("mean_lifetime"))}`}</Part>);
-    if (of("allocations") > 0) parts.push(<Part of="average now" value={of("average")}>{`${bytes(of("average"))} each`}</Part>);
+    if (knows("mean_lifetime") && of("deallocations") > 0) parts.push(<Part of="mean_lifetime now" value={of("mean_lifetime")}>{`mean life ${lifetime(of("mean_lifetime"))}`}</Part>);
+    if (knows("average") && of("allocations") > 0) parts.push(<Part of="average now" value={of("average")}>{`${bytes(of("average"))} each`}</Part>);
   } else if (cost === "temporary") {
     // In a range, some of these blocks may have been allocated before it.
     const [name, told] = mode === "session" ? (["allocations", "are freed immediately"] as const) : (["deallocations", "frees are immediate"] as const);
@@ -77,7 +94,7 @@ const notesOf = (entry: Entry, cost: Cost, mode: Mode): JSX.Element[] => {
       );
   } else {
     const blocks = BLOCKS[cost];
-    if (blocks) parts.push(<Blocks entry={entry} blocks={blocks} />);
+    if (blocks && knows(blocks)) parts.push(<Blocks entry={entry} blocks={blocks} />);
     const via = entry.via.map((level) => nameOf(level, false)).filter((name) => !name.includes("allocate"));
     const last = via[via.length - 1];
     if (last) parts.push(<Label>via {last}</Label>);

@@ -1,8 +1,9 @@
 // The costs of each thread's allocations.
 import type { JSX } from "preact";
 import { change } from "../store";
-import { bytes, exact, percent, several } from "../units";
+import { several } from "../units";
 import { usePage } from "./context";
+import { byCost, costColumn } from "./cost_columns";
 import { useRaw } from "./raw";
 import { type Column, ListGrid } from "./grid";
 import { threadName } from "./lanes";
@@ -16,25 +17,8 @@ export const Threads = (): JSX.Element => {
   const mode = status.report ? "session" : asked;
   const answer = useRaw("threads", ask.query);
   const main = mode === "moment" ? "live_bytes" : "peak_bytes";
-  const list = ((answer.value?.threads as Thread[] | undefined) ?? []).slice().sort((a, b) => (b.costs[main] ?? 0) - (a.costs[main] ?? 0) || (b.costs.allocations ?? 0) - (a.costs.allocations ?? 0));
-  const column = (id: string, title: string, help: string, isBytes: boolean): Column<Thread> => {
-    const all = Math.max(1, list.reduce((sum, thread) => sum + (thread.costs[id] ?? 0), 0));
-    return {
-      id,
-      title,
-      help,
-      width: Math.max(130, title.length * 8 + 40, (isBytes ? 8 : exact(all).length) * 8 + 84),
-      numeric: true,
-      cell: (thread) => (
-        <>
-          {isBytes ? bytes(thread.costs[id] ?? 0) : exact(thread.costs[id] ?? 0)}
-          <span class="share">{percent((thread.costs[id] ?? 0) / all)}</span>
-        </>
-      ),
-      text: (thread) => String(thread.costs[id] ?? 0),
-      bar: (thread) => (thread.costs[id] ?? 0) / all,
-    };
-  };
+  const list = byCost((answer.value?.threads as Thread[] | undefined) ?? [], main);
+  const column = costColumn<Thread>(list);
   const columns: Column<Thread>[] = [
     { id: "name", title: "Thread", help: "Double-click to see only what this thread allocated", width: 240, cell: (thread) => threadName(thread), text: threadName },
     ...(mode === "moment"

@@ -48,7 +48,7 @@ export class Report implements Source {
       return new Report({ ...this.data, ...this.data.custom, custom: null }).get(view, 0, words.toString());
     }
     if (view === "source-text") return this.text(words.get("file") ?? "");
-    for (const name of ["thread", "process", "size", "lifetime"]) {
+    for (const name of ["thread", "process", "allocator", "size", "lifetime"]) {
       if (words.has(name)) throw new Refusal(`A report cannot be filtered by ${name}: open the trace with \`heaptrack analyze\`.`);
     }
     if (view === "profile") return this.profile(words);
