@@ -5,7 +5,7 @@
 #   make test     everything CI checks; at most 20 minutes on two cores
 #   make soak     unit and end-to-end tests with all repetitions (make test runs a tenth), sanitizers, a capture library
 #                 that checks itself, fuzzers, the release on other systems; hours. Its parts: make soak-unit, ...
-#   make fuzz     one fuzzer: NAME=ring (trace, kde, profile, symbols, cfi, http, command_line), for SECONDS=60
+#   make fuzz     one fuzzer: NAME=ring (trace, kde, profile, symbols, cfi, http, agent, command_line), for SECONDS=60
 #   make bench    timings against KDE's heaptrack, into docs/overhead.md and docs/how-cost-grows.md
 #   make compatibility  visits the whole zoo (tests/zoo) and writes docs/compatibility.md
 #   make install  PREFIX=/usr/local DESTDIR=
@@ -26,7 +26,7 @@ DEMO := target/demo
 
 .PHONY: all static setup setup-soak demo check test checks lint doc unit models soak bench compatibility install install-files dist clean
 .PHONY: end-to-end end-to-end-long end-to-end-short end-to-end-alone
-.PHONY: soak-unit soak-fuzz soak-address soak-thread soak-checks soak-alone soak-short soak-long soak-allocators soak-dist fuzz fuzz-build
+.PHONY: soak-unit soak-fuzz soak-address soak-thread soak-checks soak-alone soak-short soak-long soak-allocators soak-mcp soak-dist fuzz fuzz-build
 
 all: static
 
@@ -109,7 +109,7 @@ end-to-end-alone:
 
 # HEAPTRACK_SOAK=1: tests make all their repetitions (tests/src/scale.rs). Each part takes less than an hour and can be
 # made by itself.
-SOAK := unit address thread checks fuzz alone short long allocators dist
+SOAK := unit address thread checks fuzz alone short long allocators mcp dist
 soak: setup-soak static
 	@for part in $(SOAK); do $(MAKE) --no-print-directory soak-$$part || exit; done
 
@@ -124,8 +124,12 @@ soak-alone soak-short soak-long: soak-%:
 soak-allocators:
 	tests/allocators/run.py target/release/heaptrack target/allocators
 
+# Six real programs with a leak and a churn patched into them (tests/mcp), found by a script that asks `heaptrack mcp`.
+soak-mcp:
+	HEAPTRACK_SOAK=1 HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --test mcp -- --test-threads=2
+
 # Fuzzers guided by coverage, with AddressSanitizer (fuzz/). They need only the toolchain and a C++ compiler.
-# They run two at a time, so eight targets of ten minutes each take 40 minutes.
+# They run two at a time, so nine targets of ten minutes each take 45 minutes.
 SECONDS ?= 60
 fuzz-build:
 	fuzz/run.sh build
@@ -186,15 +190,17 @@ install: static install-files
 
 install-files:
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/heaptrack
-	for name in heaptrack_print heaptrack_gui heaptrace; do ln -sf heaptrack $(DESTDIR)$(PREFIX)/bin/$$name; done
+	for name in heaptrack_print heaptrack_gui heaptrace cargo-heaptrack; do ln -sf heaptrack $(DESTDIR)$(PREFIX)/bin/$$name; done
 	install -D -m 644 include/heaptrack_api.h $(DESTDIR)$(PREFIX)/include/heaptrack_api.h
 	mkdir -p $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	$(BINARY) man --all $(SHARE)/man/man1
 	echo '.so man1/heaptrack-print.1' > $(SHARE)/man/man1/heaptrack_print.1
 	echo '.so man1/heaptrack-analyze.1' > $(SHARE)/man/man1/heaptrack_gui.1
-	$(BINARY) completions bash > $(SHARE)/bash-completion/completions/heaptrack
-	$(BINARY) completions zsh > $(SHARE)/zsh/site-functions/_heaptrack
-	$(BINARY) completions fish > $(SHARE)/fish/vendor_completions.d/heaptrack.fish
+	for name in heaptrack heaptrack_print heaptrack_gui heaptrace cargo-heaptrack; do \
+		$(BINARY) completions bash $$name > $(SHARE)/bash-completion/completions/$$name && \
+		$(BINARY) completions zsh $$name > $(SHARE)/zsh/site-functions/_$$name && \
+		$(BINARY) completions fish $$name > $(SHARE)/fish/vendor_completions.d/$$name.fish || exit; \
+	done
 
 # The files of a release (packaging/README.md): two archives, a Debian package and their sums.
 dist: static

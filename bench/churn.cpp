@@ -1,5 +1,5 @@
 // Calls malloc and free as fast as possible and does little else. This is the worst case for a recorder.
-// Arguments: threads, depth of the stack, total millions of events (an allocation or a free).
+// With -DMIMALLOC it calls mimalloc's functions. Arguments: threads, depth of the stack, total millions of events (an allocation or a free).
 //
 // Each thread holds up to 4000 blocks and replaces random ones: 100 of them at the bottom of one of eight call paths of
 // the given depth, then 100 on a path that is chosen at random again. So most stacks repeat, but not all. Sizes are 16 to
@@ -10,6 +10,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <pthread.h>
+#ifdef MIMALLOC
+#include <mimalloc.h>
+#define malloc mi_malloc
+#define free mi_free
+#endif
 
 struct Worker {
     uint64_t state;

@@ -128,11 +128,15 @@ def write(name, text):
     return path
 
 
-def compile_program(name):
-    source, binary = HERE / f"{name}.cpp", FOLDER / name
+# Flags for a program with another allocator than libc's.
+ALLOCATORS = {"": [], "_jemalloc": ["-l:libjemalloc_pic.a", "-lm", "-ldl"], "_mimalloc": ["-DMIMALLOC", "-lmimalloc"]}
+
+
+def compile_program(name, allocator=""):
+    source, binary = HERE / f"{name}.cpp", FOLDER / f"{name}{allocator}"
     if not binary.exists() or binary.stat().st_mtime < source.stat().st_mtime:
         FOLDER.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["g++", "-O2", "-g", "-pthread", source, "-o", binary], check=True)
+        subprocess.run(["g++", "-O2", "-g", "-pthread", source, "-o", binary, *ALLOCATORS[allocator]], check=True)
     return binary
 
 
@@ -141,6 +145,8 @@ def make():
     FOLDER.mkdir(parents=True, exist_ok=True)
     return {
         "churn": compile_program("churn"),
+        "churn_jemalloc": compile_program("churn", "_jemalloc"),
+        "churn_mimalloc": compile_program("churn", "_mimalloc"),
         "live_blocks": compile_program("live_blocks"),
         "json": write("documents.json", json.dumps(list(documents(16000)))),
         "more_json": write("more_documents.json", json.dumps(list(documents(22500)))),

@@ -60,6 +60,9 @@ def workloads():
     ]
     for threads, depth in [(1, 1), (1, 16), (1, 60), (2, 16), (4, 16)]:
         rows.append(Workload(f"churn {threads}t depth {depth}", [made["churn"], threads, depth, 20]))
+    # The same with other allocators: one that is linked into the program, and one whose functions have names of their own.
+    for allocator in ("jemalloc", "mimalloc"):
+        rows.append(Workload(f"churn 1t depth 16, {allocator}", [made[f"churn_{allocator}"], 1, 16, 20]))
     rows.append(Workload("32 threads, 2 million live blocks", [made["live_blocks"], 32, 2_000_000, 16_000]))
     return rows
 

@@ -9,7 +9,7 @@
 set -eu
 cd "$(dirname "$0")"
 
-TARGETS="ring trace kde profile symbols cfi http command_line"
+TARGETS="ring trace kde profile symbols cfi http agent command_line"
 HOST=x86_64-unknown-linux-gnu
 BINARIES=target/$HOST/debug
 # The flags that cargo-fuzz would pass. RUSTC_BOOTSTRAP allows those that need a nightly compiler in the stable one.
@@ -48,7 +48,7 @@ longest() {
         symbols) echo 32768 ;;
         trace) echo 8192 ;;
         kde | profile) echo 4096 ;;
-        http) echo 2048 ;;
+        http | agent) echo 2048 ;;
         *) echo 1024 ;;
     esac
 }

@@ -101,13 +101,19 @@ install() {
     return "$status"
 }
 
-# Installs the npm packages of the tests of the page and of exports, and of the page's type check. Repeats that only when the lock file is newer
+# Installs the npm packages of the tests of the page, of exports and of `heaptrack mcp`, and of the page's type check. Repeats that only when the lock file is newer
 # than the installed packages.
 install_npm_packages() {
-    for folder in "$here/page" "$here/exports" "$here/../crates/web/page"; do
+    for folder in "$here/page" "$here/exports" "$here/mcp" "$here/../crates/web/page"; do
         [ "$folder/node_modules/.package-lock.json" -nt "$folder/package-lock.json" ] && continue
         echo "tests/setup.sh: npm packages of $folder"
-        (cd "$folder" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/.package-lock.json)
+        # `npm ci` refuses a lock file without the packages for other systems, and a mirror of the registry may lack these.
+        case $folder in
+        */mcp) command="install --no-save" ;;
+        *) command=ci ;;
+        esac
+        # shellcheck disable=SC2086
+        (cd "$folder" && npm $command --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/.package-lock.json)
     done
 }
 
@@ -117,6 +123,30 @@ install_duckdb() {
     [ ! -d "$folder/duckdb" ] || return 0
     echo "tests/setup.sh: DuckDB, into $folder"
     /usr/bin/python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --target "$folder" duckdb==2.0.0
+}
+
+# Tools of others that read the results of `heaptrack check`, and pytest for the plugin in python/. Versions are fixed, and so are those of
+# what they need, because sarif-tools would also install matplotlib.
+install_python_tools() {
+    folder="$here/../target/python-tools"
+    wanted="junitparser==5.0.3 sarif-tools==3.0.5 jsonpath-ng==1.16.0 pyyaml==6.0.3 \
+        sarif-pydantic==0.6.2 pydantic==2.14.3 pydantic-core==2.50.4 annotated-types==0.8.0 typing-extensions==4.16.0 typing-inspection==0.4.5 \
+        pytest==9.2.0 pluggy==1.7.0 iniconfig==2.3.1 packaging==26.3 pygments==2.21.0 pytest-xdist==3.8.0 execnet==2.1.2 setuptools==84.2.1"
+    [ ! -e "$folder/complete" ] || [ "$(cat "$folder/complete")" != "$wanted" ] || return 0
+    echo "tests/setup.sh: junitparser, sarif-tools, pytest, into $folder"
+    rm -rf "$folder"
+    # shellcheck disable=SC2086
+    /usr/bin/python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --target "$folder" $wanted
+    echo "$wanted" >"$folder/complete"
+}
+
+# The Python client of the Model Context Protocol, and the sources of the programs that tests/mcp/build.py patches.
+install_mcp_client() {
+    cargo fetch --quiet --locked --manifest-path "$here/mcp/sources/Cargo.toml"
+    folder="$here/../target/mcp-client"
+    [ ! -d "$folder/mcp" ] || return 0
+    echo "tests/setup.sh: the client of the Model Context Protocol, into $folder"
+    /usr/bin/python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --target "$folder" mcp==2.3.0
 }
 
 missing=$(find_missing | tr '\n' ' ')
@@ -140,3 +170,5 @@ fi
 "$here/newer-python.sh" "$here/../target/newer-python"
 install_npm_packages
 install_duckdb
+install_python_tools
+install_mcp_client

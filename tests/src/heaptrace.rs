@@ -61,6 +61,8 @@ pub struct Dump {
     pub statm: [u64; 3],
     /// Further lines of the footer: label and value.
     pub notes: Vec<(String, String)>,
+    /// The lines about the resident memory and its parts.
+    pub memory: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -186,6 +188,7 @@ fn dump(lines: &mut Lines<'_>) -> Dump {
         resident: 0,
         statm: [0; 3],
         notes: Vec::new(),
+        memory: Vec::new(),
     };
     while let Some(rest) = lines.peek().and_then(|line| line.strip_prefix("[heaptrace] dump allocation sorted by '")) {
         let (key, rest) = rest.split_once("' for ").unwrap_or_else(|| panic!("{rest}"));
@@ -214,7 +217,9 @@ fn dump(lines: &mut Lines<'_>) -> Dump {
             Some(line) => {
                 let note = after(line, "[heaptrace] ");
                 let (label, value) = note.split_once(" : ").unwrap_or_else(|| panic!("{line}"));
-                dump.notes.push((label.trim_end().to_owned(), value.to_owned()));
+                let is_memory = label.starts_with("resident memory at ") || label.starts_with("- ");
+                let list = if is_memory { &mut dump.memory } else { &mut dump.notes };
+                list.push((label.trim_end().to_owned(), value.to_owned()));
             }
             None => panic!("a report without an end"),
         }

@@ -24,6 +24,7 @@ pub mod scale;
 pub mod server;
 pub mod symbols;
 pub mod targets;
+pub mod tmux;
 pub mod twins;
 pub mod view;
 pub mod watchdog;

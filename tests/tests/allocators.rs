@@ -71,6 +71,27 @@ fn in_a_library_that_is_loaded_while_attached() {
     assert_eq!(program.finish().0, 0);
 }
 
+/// mimalloc's library has one function under the names `malloc` and `mi_malloc`. It is loaded with the addon, so the program's
+/// malloc stays libc's, and the addon calls `mi_malloc`.
+#[test]
+fn in_a_node_addon_whose_memory_is_mimallocs() {
+    let addon = target("mimalloc_addon.node");
+    let work = format!("console.log(require('{}').work())", addon.display());
+    let launched = Program::new("node").args(["-e", &work]).same_output();
+    let wait = format!("process.stdin.once('data', () => {{ {work} }}); console.log('ready')");
+    let mut running = Target::spawn(Command::new("node").args(["-e", &wait]));
+    assert_eq!(running.line(), "ready");
+    let session = Session::attach(running.pid, &["--no-symbols"]);
+    assert_eq!(running.tell("go"), "1000");
+    for (trace, how) in [(launched.trace.as_path(), "launched"), (session.detach().trace.as_path(), "attached")] {
+        let report = print(&["--allocator", "mimalloc", "--json", "--view", "summary"], trace);
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        let totals = |name: &str| report["totals"][name].as_u64().unwrap();
+        assert_eq!((totals("allocations"), totals("allocated_bytes")), (2000, 9_001_000 + 9_002_000), "{how}");
+        assert_eq!((totals("live_allocations"), totals("live_bytes")), (10, 90_020), "{how}");
+    }
+}
+
 /// Copies a target to the folder without its symbols, and puts them into `symbols/` there.
 fn split(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
     let (copy, symbols) = (folder.join(name), folder.join("symbols"));

@@ -36,7 +36,7 @@ fn run(name: &str, example: &str) -> (Folder, String) {
     let folder = Folder::new();
     copy(&workspace().join("examples").join(example), &folder.join("work"));
     std::fs::create_dir_all(folder.join("bin")).unwrap();
-    for link in ["heaptrack", "heaptrack_print"] {
+    for link in ["heaptrack", "heaptrack_print", "cargo-heaptrack"] {
         std::os::unix::fs::symlink(heaptrack().canonicalize().unwrap(), folder.join("bin").join(link)).unwrap();
     }
     let page = page(name);
@@ -105,4 +105,27 @@ fn node() {
     assert!(now["totals"]["allocations"].as_u64().unwrap() <= report.total("allocations"));
     // zlib's memory is listed under the name of the function that allocated it.
     assert!(json["allocations"].to_string().to_lowercase().contains("zlib"), "node's own names");
+}
+
+/// The text of a page's block after these words.
+fn shown(page: &str, after: &str) -> String {
+    let rest = page.split_once(after).unwrap_or_else(|| panic!("no {after:?}")).1;
+    rest.split_once("```text\n").unwrap().1.split("```").next().unwrap().to_owned()
+}
+
+#[test]
+fn continuous_integration() {
+    let (folder, out) = run("ci.md", "ci");
+    let page = page("ci.md");
+    for after in ["heaptrack check --max-peak 10k", "The regression (`--keep`) breaks"] {
+        assert!(out.contains(&shown(&page, after)), "{after}: {out}");
+    }
+    assert!(out.contains("2 of 3 budgets broken\n"), "{out}");
+    let summary = std::fs::read_to_string(folder.join("work/app/slower.md")).unwrap();
+    let rust = shown(&page, "The regression of the example");
+    for line in rust.lines().filter(|line| !line.contains("[...]")) {
+        assert!(out.contains(line), "{line}: {out}");
+    }
+    assert!(out.contains("\n5 budgets kept\n"), "{out}");
+    assert!(summary.contains("100.0% ████████████████████████ main > parse"), "{summary}");
 }

@@ -545,3 +545,88 @@ fn damaged_traces_are_exported_as_far_as_they_go() {
         }
     }
 }
+
+/// By the value of a label: the sum of `alloc_objects`.
+fn allocations_by(read: &Value, label: &str) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for sample in list(&read["samples"]) {
+        let value = &sample["labels"][label];
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        *sums.entry(value).or_default() += number(&sample["values"]["alloc_objects"]);
+    }
+    sums
+}
+
+/// The sums by tag that `go tool pprof -tags` prints: lines of `510 (20.00%): jemalloc` below `allocator: Total 2550`.
+fn tags(file: &Path, tag: &str) -> BTreeMap<String, u64> {
+    let printed = output(Command::new("go").args(["tool", "pprof", "-tags", "-sample_index=alloc_objects"]).arg(file));
+    let part = printed.split("\n\n").find(|part| part.trim_start().starts_with(&format!("{tag}: Total")));
+    let part = part.unwrap_or_else(|| panic!("no tag {tag}: {printed}"));
+    let row = |line: &str| {
+        let (value, name) = line.split_once("): ")?;
+        Some((name.trim().to_owned(), value.trim().split(['(', ' ']).next()?.parse::<f64>().ok()? as u64))
+    };
+    part.lines().filter_map(row).collect()
+}
+
+#[test]
+fn pprof_and_tables_have_the_allocator_of_each_block() {
+    let outcome = Program::target("own_names").recorded();
+    let folder = Folder::new();
+    let file = export(&folder, &outcome.trace, "pprof", &[]);
+    let found = allocations_by(&script("pprof.mjs", &[&file]), "allocator");
+    assert_eq!((found["jemalloc"], found["mimalloc"], found["snmalloc"], found["rpmalloc"]), (510, 700, 200, 200));
+    assert_eq!(found.values().sum::<u64>(), number(&print(&outcome.trace, &[])["totals"]["allocations"]));
+    assert_eq!(tags(&file, "allocator"), found);
+    // A filter keeps the other allocators out, and so does a range of time that adds up with the rest.
+    let only = allocations_by(
+        &script("pprof.mjs", &[&export(&folder, &outcome.trace, "pprof", &["--allocator", "mimalloc"])]),
+        "allocator",
+    );
+    assert_eq!(only, BTreeMap::from([("mimalloc".to_owned(), 700)]));
+    for (rows, is_wanted) in [("sites", "allocations"), ("events", "alloc")] {
+        let table = export(&folder, &outcome.trace, "jsonl", &["--rows", rows]);
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for line in std::fs::read_to_string(table).unwrap().lines() {
+            let row: Value = serde_json::from_str(line).unwrap();
+            let count = if rows == "sites" { number(&row[is_wanted]) } else { (row["event"] == is_wanted) as u64 };
+            *sums.entry(text(&row["allocator"]).to_owned()).or_default() += count;
+        }
+        assert_eq!(sums, found, "{rows}");
+    }
+}
+
+#[test]
+fn pprof_and_tables_have_the_process_of_each_block() {
+    let folder = Folder::new();
+    let program = target("exported");
+    let trace = folder.join("tree.htz");
+    let line = format!("{0}; {0}", program.display());
+    output(Command::new(heaptrack()).args(["-q", "--follow", "-o"]).arg(&trace).args(["--", "sh", "-c", &line]));
+    let view = heaptrack_tests::view::view(&trace, "processes", &[]);
+    let mut wanted: BTreeMap<String, u64> = BTreeMap::new();
+    for process in list(&view["processes"]) {
+        *wanted.entry(process["pid"].to_string()).or_default() += number(&process["costs"]["allocations"]);
+    }
+    wanted.retain(|_, allocations| *allocations > 0);
+    assert!(wanted.len() >= 2, "{wanted:?}");
+    let file = export(&folder, &trace, "pprof", &[]);
+    let read = script("pprof.mjs", &[&file]);
+    assert_eq!(allocations_by(&read, "pid"), wanted);
+    let names = allocations_by(&read, "process");
+    assert_eq!(
+        names["exported"],
+        2 * number(&print(&Program::target("exported").recorded().trace, &[])["totals"]["allocations"])
+    );
+    assert_eq!(tags(&file, "process"), names);
+    let events = export(&folder, &trace, "csv", &["--rows", "events"]);
+    let events = std::fs::read_to_string(events).unwrap();
+    let at = |column: &str| events.lines().next().unwrap().split(',').position(|name| name == column).unwrap();
+    let (event, process) = (at("event"), at("process"));
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    for cells in events.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>()) {
+        *sums.entry(cells[process].to_owned()).or_default() += (cells[event] == "alloc") as u64;
+    }
+    sums.retain(|_, allocations| *allocations > 0);
+    assert_eq!(sums, wanted);
+}

@@ -1,9 +1,12 @@
 //! `--follow`: all processes that a program starts are in one trace, each with its own counts.
 use format::{Block, Exit, Process, ProcessEnd, Reader, Totals};
-use heaptrack_tests::Program;
 use heaptrack_tests::dhat::{self, Counts};
+use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::targets::target;
+use heaptrack_tests::{Folder, Program, Report};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 
 /// The processes of a trace, by index.
 fn processes(trace: &Path) -> BTreeMap<u32, Process> {
@@ -52,10 +55,11 @@ fn counts(process: &Process, end: &ProcessEnd) -> String {
     )
 }
 
+/// Also in a static program, whose own execs are patched anew each time.
 #[test]
 fn every_process_of_a_tree_has_its_own_counts() {
-    for seed in 1..=5 {
-        let program = Program::target("family").arg(seed.to_string()).arg("2").arg("3").option("--follow");
+    for (seed, name) in [(1, "family"), (2, "family"), (3, "family"), (4, "family_static"), (5, "family_static")] {
+        let program = Program::target(name).arg(seed.to_string()).arg("2").arg("3").option("--follow");
         let outcome = program.recorded();
         assert_eq!(outcome.code, 0, "{}", outcome.stderr);
         let mut told: Vec<String> = outcome.stdout.lines().map(str::to_owned).collect();
@@ -124,4 +128,133 @@ fn the_combined_peak_counts_an_inherited_block_once() {
         let found = [totals.peak_bytes, totals.peak_allocations, totals.leaked_allocations, totals.leaked_bytes];
         assert_eq!(found, ["peak", "blocks", "left", "left_bytes"].map(|name| told[name]), "seed {seed}");
     }
+}
+
+/// Whichever function of libc executes a program, the program is recorded, and its environment and descriptors are those
+/// of a run alone.
+#[test]
+fn programs_that_are_started_in_every_way_are_recorded_and_see_nothing_of_it() {
+    for name in ["starts", "starts_musl"] {
+        let outcome = Program::target(name).option("--follow").same_output();
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        assert!(outcome.stdout.ends_with("done\n"), "{}", outcome.stdout);
+        let all = processes(&outcome.trace);
+        let mut numbers: Vec<u32> = all.values().filter_map(|one| one.command.get(2)?.parse().ok()).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, Vec::from_iter(0..13), "{name}");
+        assert_eq!(Report::of(&outcome.trace).of_size(4321).allocations, 13, "{name}");
+    }
+}
+
+/// A static program that a process of the tree executes is patched before its first instruction, and what it forks and
+/// executes is recorded, too. Its environment and descriptors are those of a run alone.
+#[test]
+fn static_programs_in_a_tree_are_recorded() {
+    for (name, seed) in
+        [("family_static", 7), ("family_static", 8), ("counting_static_pie", 1), ("counting_musl_static", 1)]
+    {
+        let path = target(name);
+        let script = format!("{} {seed} 1 2; /bin/true", path.display());
+        let outcome = Program::new("/bin/sh").arg("-c").arg(script).option("--follow").recorded();
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        let ours = |process: &&Process| process.exe.ends_with(name);
+        let all = processes(&outcome.trace);
+        if name != "family_static" {
+            let alone = Program::target(name).arg("1").recorded();
+            let totals = all.values().find(ours).and_then(|process| process.end).expect("its end").totals;
+            assert_eq!(totals.allocations, summary(&alone.trace).allocations, "{name}");
+            assert_eq!(totals.allocated_bytes, summary(&alone.trace).allocated_bytes, "{name}");
+            continue;
+        }
+        let mut told: Vec<String> = outcome.stdout.lines().map(str::to_owned).collect();
+        let mut recorded: Vec<String> =
+            all.values().filter(ours).filter_map(|process| Some(counts(process, process.end.as_ref()?))).collect();
+        told.sort();
+        recorded.sort();
+        assert_eq!(recorded, told, "seed {seed}");
+        assert!(told.len() >= 3 && all.values().any(|process| process.command == ["/bin/true"]), "{all:?}");
+    }
+    let shell = format!(
+        "{} launch twice,bare {} out",
+        target("surroundings").display(),
+        target("surroundings_static").display()
+    );
+    let folder = Folder::new();
+    let run = |prefix: &str| {
+        let _ = std::fs::remove_file(folder.join("out"));
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(format!("{prefix} {shell} </dev/null >/dev/null 2>&1")).current_dir(folder.join("."));
+        assert_eq!(command.status().expect("sh").code(), Some(9), "{command:?}");
+        std::fs::read_to_string(folder.join("out")).expect("what the program wrote down")
+    };
+    assert_eq!(run(&format!("{} -q --follow -o trace.htz", heaptrack().display())), run(""));
+}
+
+/// A program that cannot be recorded runs, and the end of the recording names it.
+#[test]
+fn programs_that_ran_unrecorded_are_named() {
+    let path = target("attach_phases_stripped");
+    let script =
+        format!("for i in 1 2; do {0} < /dev/null > /dev/null; done; ls / > /dev/null; echo end", path.display());
+    let outcome = Program::new("/bin/sh").arg("-c").arg(script).option("--follow").recorded();
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "end\n"), "{}", outcome.stderr);
+    let expected = "not recorded: 2 processes ran unrecorded: attach_phases_stripped (2 times: ";
+    assert!(outcome.stderr.contains(expected), "{}", outcome.stderr);
+    let recorded: Vec<String> = processes(&outcome.trace).values().map(|process| name(&process.command)).collect();
+    assert_eq!(recorded, ["sh", "ls"], "children of the shell that made no call before their exec are no processes");
+}
+
+/// How every process ended is in the trace, unless it was gone before the recorder saw it.
+#[test]
+fn the_exit_status_of_every_process_is_known() {
+    let python = "import os, sys, time\n\
+                  for kind in range(3):\n\
+                  \x20   if os.fork() == 0:\n\
+                  \x20       kept = bytearray(100000 + kind)\n\
+                  \x20       time.sleep(0.2)\n\
+                  \x20       if kind == 2: os.kill(os.getpid(), 9)\n\
+                  \x20       os._exit(kind * 7)\n\
+                  for kind in range(3): os.wait()\n";
+    let outcome = Program::new("/usr/bin/python3").arg("-c").arg(python).option("--follow").recorded();
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let all = processes(&outcome.trace);
+    let mut exits: Vec<String> =
+        all.values().map(|process| format!("{:?}", process.end.expect("its end").exit)).collect();
+    exits.sort();
+    assert_eq!(exits, ["Code(0)", "Code(0)", "Code(7)", "Signal(9)"], "{all:?}");
+}
+
+#[test]
+fn only_programs_with_these_names_are_recorded() {
+    let script = target("starts");
+    let line =
+        format!("ls / > /dev/null; sh -c 'ls /usr; true' > /dev/null; '{}' > /dev/null; echo end", script.display());
+    for (names, expected) in [("ls", &["ls", "ls", "sh"][..]), ("starts,no-such", &["sh", "starts"])] {
+        let program = Program::new("/bin/sh").arg("-c").arg(&line).option(format!("--follow={names}"));
+        let outcome = program.recorded();
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "end\n"), "{}", outcome.stderr);
+        let all = processes(&outcome.trace);
+        let mut found: Vec<String> = all.values().map(|process| name(&process.command)).collect();
+        found.sort();
+        found.dedup_by(|a, b| a == b && a.as_str() == "starts");
+        assert_eq!(found, expected, "{names}");
+        let first = all.values().find(|process| name(&process.command) == "sh").expect("the first process");
+        assert_eq!(first.end.expect("its end").totals.allocations, 0, "it is in the trace, but was not recorded");
+    }
+    let long = format!("--follow={}", "x".repeat(300));
+    let refused = Program::new("/bin/true").option(&long).recorded();
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+}
+
+/// Without `--follow`, the end of a recording says how many children ran unrecorded.
+#[test]
+fn children_that_are_not_recorded_are_counted() {
+    let outcome = Program::target("starts").recorded();
+    // 9 forks and vforks, 2 of posix_spawn, `system`, `popen`.
+    assert!(
+        outcome.stderr.contains("  13 child processes were not recorded; --follow records them\n"),
+        "{}",
+        outcome.stderr
+    );
+    assert!(!Program::target("starts").option("--follow").recorded().stderr.contains("child process"));
 }

@@ -3,7 +3,8 @@
 //! docs/analysis.md, "What must hold", lists what is checked here.
 use format::Domain;
 use heaptrack_tests::replay::outputs::{
-    check_folded, check_histogram, check_json, check_kde, check_massif, check_slices, check_svg, check_text,
+    check_folded, check_histogram, check_json, check_json_allocators, check_kde, check_massif, check_slices, check_svg,
+    check_text,
 };
 use heaptrack_tests::replay::views::{VIEWS, Verdict, Witness, number, same};
 use heaptrack_tests::replay::{Costs, Merge, Query, Support, Trace, When, made, trace};
@@ -106,7 +107,7 @@ impl Subject {
     }
 }
 
-/// Programs with threads, with an exec, with an allocator of their own, and one that is not from this project.
+/// Programs with threads, with an exec, with an allocator of their own, with five allocators, and one that is not from this project.
 fn record_programs(library: &mut Library) {
     let threads = heaptrack_tests::targets::target("threads");
     library.record("threads", &[threads.to_str().unwrap(), "3", "3000"]);
@@ -116,6 +117,8 @@ fn record_programs(library: &mut Library) {
         Command::new("cc").args(["-g", "-O1", &include]).arg(sources().join("pool.c")).arg("-o").arg(&pool).status();
     assert!(built.unwrap().success());
     library.record("pool", &[pool.to_str().unwrap(), "2000"]);
+    let allocators = heaptrack_tests::targets::target("own_names");
+    library.record("allocators", &[allocators.to_str().unwrap()]);
     library.record("exec", &["env", "sort", "/etc/passwd"]);
     let sql = "create table t(a, b); insert into t values (1, 'one'), (2, 'two'); select a, max(b) from t group by a;";
     library.record("sqlite3", &["sqlite3", ":memory:", sql]);
@@ -310,7 +313,8 @@ fn text_json_and_files_of_print_say_what_the_naive_replay_says() {
             options.push("--json".into());
             let text = view::text(&subject.file, &options.iter().map(String::as_str).collect::<Vec<_>>());
             let report: Value = serde_json::from_str(&text).unwrap();
-            check_json(&asked, &report).and_then(|()| check_custom(&library, subject, &query, &report["custom"]))
+            let checks = check_json(&asked, &report).and_then(|()| check_json_allocators(&asked, &report));
+            checks.and_then(|()| check_custom(&library, subject, &query, &report["custom"]))
         };
         verdict.unwrap_or_else(|why| fail(subject, if is_text { "text" } else { "--json" }, &query, &why));
     }

@@ -219,6 +219,37 @@ fn heap_profiles_of_gperftools_and_jemalloc_have_the_numbers_of_their_tools() {
     }
 }
 
+/// docs/formats.md says which tools count what. By function: allocations, their bytes, their bytes in jemalloc's size classes,
+/// and the live bytes.
+#[test]
+fn the_tools_and_we_say_the_same_of_the_same_program() {
+    let ours = Program::target("exported").recorded();
+    let folders: [Folder; 4] = std::array::from_fn(|_| Folder::new());
+    let [dhat, massif] = [dhat(&folders[0]), massif(&folders[1])];
+    let [gperftools, jemalloc] = [gperftools(&folders[2]), jemalloc(&folders[3])];
+    for (function, allocations, bytes, in_classes, live) in [
+        ("quick", 300, 19_200, 19_200, 0),
+        ("fill", 3, 3000, 3 * 1024, 3000),
+        ("hand_over", 50, 2000, 50 * 48, 0),
+        ("lose", 1, 7, 8, 7),
+    ] {
+        let of = |file: &Path| -> Value {
+            let text = heaptrack_tests::view::text(file, &["--json", "--include", &format!("function:{function}")]);
+            serde_json::from_str(&text).unwrap()
+        };
+        for file in [&ours.trace, &dhat, &gperftools] {
+            let report = of(file);
+            assert_eq!(totals(&report, ALL), [Some(bytes), Some(allocations)], "{function} in {}", file.display());
+            assert_eq!(totals(&report, ["leaked_bytes"]), [Some(live)], "{function} in {}", file.display());
+        }
+        assert_eq!(totals(&of(&jemalloc), ALL), [Some(in_classes), Some(allocations)], "{function}, jemalloc");
+        // massif's last snapshot may be a few frees before the end, but its peak is the peak.
+        let peak = totals(&of(&ours.trace), ["peak_bytes"]);
+        assert_eq!(totals(&of(&massif), ["peak_bytes"]), peak, "{function}, massif");
+        assert_eq!(totals(&of(&dhat), ["peak_bytes"]), peak, "{function}, DHAT");
+    }
+}
+
 /// A part of a profile of tcmalloc's sampler, and one of jemalloc, with rates at which the scale is known.
 #[test]
 fn sampled_profiles_are_scaled() {
@@ -303,8 +334,7 @@ fn what_needs_events_is_refused() {
         (vec!["export", "--to", "csv", "--rows", "events", file], "--rows events needs events"),
         (vec!["export", "--to", "heaptrack", file], "it is a profile of DHAT, which has no events"),
         (vec!["export", "--to", "folded", "--cost", "temporary", file], "does not know it"),
-        (vec!["analyze", file], "the page needs events"),
-        (vec!["report", file, "-o", new], "the page needs events"),
+        (vec!["print", "--view", "leaks", file], "--view leaks needs events"),
         (vec!["trim", file, "-o", new], "which has no events"),
     ] {
         assert!(refused(&words).contains(reason), "{words:?}: {}", refused(&words));
@@ -338,6 +368,19 @@ fn damaged_profiles_are_read_or_refused_with_one_sentence() {
         };
         for length in (0..whole.len()).step_by(step) {
             check(&whole[..length], format!("cut at {length}"));
+        }
+        // `report` reads them for the page, and says the same about each.
+        let page = own.join("page.html");
+        for length in (0..whole.len()).step_by(whole.len() / if scale::soak() { 100 } else { 5 } + 1) {
+            std::fs::write(&damaged, &whole[..length]).unwrap();
+            let done = Command::new(heaptrack()).arg("report").arg(&damaged).arg("-o").arg(&page).output().unwrap();
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert!(!said.contains("panicked") && said.lines().count() == 1, "report, cut at {length}: {said}");
+            assert_eq!(
+                process::code(done.status),
+                process::code(print(&damaged, &[]).status),
+                "report, cut at {length}: {said}"
+            );
         }
         for _ in 0..scale::count(300) {
             let mut bytes = whole.clone();

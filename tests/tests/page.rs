@@ -39,6 +39,7 @@ fn traces() -> &'static Path {
         let screens = screens.to_str().expect("a path");
         record(&folder, "screens", &[screens, "after"]);
         record(&folder, "screens-before", &[screens]);
+        record(&folder, "allocators", &[target("own_names").to_str().expect("a path")]);
         merge(&folder, "tree", &["orders", "screens"]);
         let pool = pool(&folder);
         record(&folder, "pool", &[&pool, "20000"]);
@@ -149,7 +150,7 @@ fn the_three_hunts_end_on_the_first_screen() {
 
 #[test]
 fn every_number_is_that_of_print() {
-    run(&["numbers", "custom", "processes", "folded"]);
+    run(&["numbers", "custom", "processes", "allocators", "folded", "profiles"]);
 }
 
 #[test]

@@ -113,30 +113,43 @@ fn signals_are_ignored_and_blocked_as_before() {
     assert!(text.contains("signal 32 ignored") && text.contains("blocked fffffffffffbfeff"), "{text}");
 }
 
-/// `heaptrace` follows children, so its two variables stay in the environment. Nothing else differs except the handlers
-/// of its signals.
+/// Under `heaptrace` nothing differs except the handlers of its signals.
 #[test]
-fn under_heaptrace_only_its_variables_and_signals_differ() {
+fn under_heaptrace_only_its_signals_differ() {
     let prefix = [heaptrack().as_os_str(), "heaptrace".as_ref()].map(OsString::from);
-    let bump = target("libbump.so");
-    let preloaded = format!("set:A=1,set:LD_PRELOAD={},set:B=2", bump.display());
-    for kinds in ["empty", "twice,bare", "close:0+1+2", "ignore:2+13,block:64", "many", &preloaded] {
+    let without_signals = |text: &str| {
+        let keep = |line: &&str| !["signal 3 ", "signal 10 ", "signal 12 "].iter().any(|name| line.starts_with(name));
+        text.lines().filter(keep).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for kinds in unusual() {
         for rest in [&[][..], &["exec"]] {
             let folder = Folder::new();
-            let alone = written(&folder, kinds, &[], rest);
-            let watched = written(&folder, kinds, &prefix, rest);
-            let without_ours = |text: &str| {
-                let keep = |line: &&str| {
-                    !line.starts_with("entry <HEAPTRACK_FOLLOW=")
-                        && !line.starts_with("entry <LD_PRELOAD=")
-                        && !line.starts_with("/proc/self/environ")
-                        && !["signal 3 ", "signal 10 ", "signal 12 "].iter().any(|name| line.starts_with(name))
-                };
-                text.lines().filter(keep).map(str::to_owned).collect::<Vec<_>>()
-            };
-            assert_eq!(without_ours(&watched), without_ours(&alone), "{kinds} {rest:?}");
-            let ours = watched.lines().filter(|line| line.starts_with("entry <HEAPTRACK_FOLLOW=")).count();
-            assert_eq!(ours, 1 + rest.len(), "{kinds} {rest:?}");
+            let alone = written(&folder, &kinds, &[], rest);
+            let watched = written(&folder, &kinds, &prefix, rest);
+            assert_eq!(without_signals(&watched), without_signals(&alone), "{kinds} {rest:?}");
+        }
+    }
+}
+
+/// Surroundings in which a program starts with few or unusual variables, descriptors and signals.
+fn unusual() -> [String; 6] {
+    let preloaded = format!("set:A=1,set:LD_PRELOAD={},set:B=2", target("libbump.so").display());
+    ["empty", "twice,bare", "close:0+1+2", "ignore:2+13,block:64", "many", &preloaded].map(str::to_owned)
+}
+
+/// With `--follow`, too, and in a program that replaces another one.
+#[test]
+fn a_followed_program_has_the_same_surroundings() {
+    for kinds in unusual() {
+        for rest in [&[][..], &["exec"], &["execenv"]] {
+            let folder = Folder::new();
+            let trace = folder.join("trace.htz");
+            let mut prefix = recorder(&trace);
+            prefix.insert(1, "--follow".into());
+            let alone = written(&folder, &kinds, &[], rest);
+            assert_eq!(written(&folder, &kinds, &prefix, rest), alone, "{kinds} {rest:?}");
+            let images = alone.matches("\n--\n").count() as u64;
+            assert_eq!(Report::of(&trace).of_size(4321).allocations, 3 * images, "{kinds} {rest:?}");
         }
     }
 }

@@ -113,6 +113,7 @@ impl Trace {
             chosen[block.stack]
                 && (query.threads.is_empty() || query.threads.contains(&block.thread))
                 && (query.processes.is_empty() || query.processes.iter().any(|name| self.is_of(block.thread, name)))
+                && (query.allocators.is_empty() || query.allocators.contains(&self.allocators[block.allocator]))
                 && within(query.size, block.size)
                 && within(query.lifetime, block.lived(range))
         };

@@ -46,6 +46,28 @@ pub fn check_json(asked: &Asked<'_>, report: &Value) -> Verdict {
     lists.iter().try_for_each(|(name, order)| check_json_list(asked, name, order, report))
 }
 
+/// Checks the costs of each allocator's blocks.
+pub fn check_json_allocators(asked: &Asked<'_>, report: &Value) -> Verdict {
+    let mut found = BTreeMap::new();
+    for row in list(&report["allocators"]) {
+        let mut costs = row.as_object().cloned().unwrap_or_default();
+        let name = costs.remove("name").and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default();
+        found.insert(name, named(&Value::Object(costs)));
+    }
+    let names = json_row(&Costs::default(), false).into_keys().collect::<Vec<_>>();
+    let only = |costs: BTreeMap<String, u64>| {
+        let suppressed = |of: &str| costs[&format!("live_{of}")] - costs[&format!("leaked_{of}")];
+        let value = |name: &str| match name {
+            "suppressed_bytes" => suppressed("bytes"),
+            "suppressed_allocations" => suppressed("allocations"),
+            name => costs[name],
+        };
+        names.iter().map(|name| (name.clone(), value(name))).collect::<BTreeMap<_, _>>()
+    };
+    let expected = asked.by_allocator().into_iter().map(|(name, costs)| (name, only(costs))).collect();
+    same_map("JSON's allocators", &found, &expected)
+}
+
 /// Checks one list. With `--cost` its rows have the field `value`, and rows whose value is 0 are left out.
 fn check_json_list(asked: &Asked<'_>, name: &str, order: &str, report: &Value) -> Verdict {
     let mut rows: BTreeMap<String, Vec<JsonRow>> = BTreeMap::new();

@@ -50,6 +50,8 @@ pub struct Query {
     pub threads: Vec<u32>,
     /// Names, pids, or indexes after `#`.
     pub processes: Vec<String>,
+    /// Names of allocators.
+    pub allocators: Vec<String>,
     pub size: Option<(u64, u64)>,
     pub lifetime: Option<(u64, u64)>,
     pub hide: Vec<&'static str>,
@@ -84,6 +86,7 @@ impl Query {
         self.exclude.iter().for_each(|text| say("exclude", Some(text.clone())));
         self.threads.iter().for_each(|thread| say("thread", Some(thread.to_string())));
         self.processes.iter().for_each(|process| say("process", Some(process.clone())));
+        self.allocators.iter().for_each(|allocator| say("allocator", Some(allocator.clone())));
         say("size", self.size.map(span));
         say("lifetime", self.lifetime.map(|(min, max)| format!("{min}ns..{max}ns")));
         say("hide", (!self.hide.is_empty()).then(|| self.hide.join(",")));
@@ -185,6 +188,12 @@ impl Query {
         }
         if chance.between(0, 4) == 0 && !trace.processes.is_empty() {
             query.processes = (0..chance.between(1, 3)).map(|_| process(chance, trace)).collect();
+        }
+        if trace.allocators.len() > 1 && chance.between(0, 3) == 0 {
+            let any = |chance: &mut Chance| {
+                trace.allocators[chance.between(0, trace.allocators.len() as u64) as usize].clone()
+            };
+            query.allocators = (0..chance.between(1, 3)).map(|_| any(chance)).collect();
         }
         if by_size {
             let sizes: Vec<u64> = trace.blocks.iter().map(|block| block.size).collect();

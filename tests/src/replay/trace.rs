@@ -1,5 +1,5 @@
 //! A trace as a flat list of blocks, each with its whole stack.
-use format::{Block as FormatBlock, CodeLocation, Domain, Event, Frame, Freed, Module, Process, Reader};
+use format::{Block as FormatBlock, CodeLocation, Domain, Event, Frame, Freed, MemoryInstant, Module, Process, Reader};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
@@ -37,6 +37,8 @@ pub struct Block {
     /// Index of `Trace::stacks`.
     pub stack: usize,
     pub thread: u32,
+    /// Index of `Trace::allocators`.
+    pub allocator: usize,
     pub born: usize,
     pub born_ns: u64,
     pub end: Option<End>,
@@ -70,10 +72,13 @@ pub struct Trace {
     pub suppressions: String,
     pub threads: Vec<u32>,
     pub command: Vec<String>,
+    /// The names of the allocators, malloc first.
+    pub allocators: Vec<String>,
     /// Empty unless the trace is that of a tree of processes.
     pub processes: BTreeMap<u32, Process>,
     /// Thread -> the index of its process.
     pub process_of_thread: BTreeMap<u32, u32>,
+    pub memory: Vec<MemoryInstant>,
 }
 
 /// The module of a frame and the offset in it. Equal for a library that was loaded twice.
@@ -92,6 +97,8 @@ impl Trace {
     pub fn read(path: &Path, domain: Domain) -> Trace {
         let mut trace = Trace::default();
         let mut names = Names::default();
+        let mut allocator_of: HashMap<u32, usize> = HashMap::new();
+        trace.allocators.push("malloc".to_owned());
         let (mut nodes, mut alloc_classes) = (vec![(0, Frame::CUT)], Vec::new());
         let (mut now, mut image, mut told) = (0, 0, 0);
         let mut events = Vec::new();
@@ -113,7 +120,17 @@ impl Trace {
                 }
                 FormatBlock::AllocClasses(more) => alloc_classes
                     .extend(more.alloc_classes.iter().map(|alloc_class| (alloc_class.size, alloc_class.stack))),
+                FormatBlock::Allocators(allocators) if domain == Domain::Malloc => {
+                    for (name, classes) in allocators.lists {
+                        if !trace.allocators.contains(&name) {
+                            trace.allocators.push(name.clone());
+                        }
+                        let index = trace.allocators.iter().position(|known| *known == name).expect("added");
+                        allocator_of.extend(classes.into_iter().map(|class| (class, index)));
+                    }
+                }
                 FormatBlock::Symbols(symbols) => names.add(&symbols),
+                FormatBlock::MemoryParts(parts) => trace.memory.extend(parts.instants),
                 FormatBlock::Samples(samples) => told = samples.iter().fold(told, |told, s| told.max(s.time_ns)),
                 FormatBlock::Summary(summary) => told = told.max(summary.totals.runtime_ns),
                 FormatBlock::Events(mut block) => {
@@ -141,7 +158,9 @@ impl Trace {
         trace.threads.sort_unstable();
         trace.threads.dedup();
         let stack_of = trace.add_stacks(&names, &nodes, &alloc_classes);
-        trace.replay(&events, &alloc_classes, &stack_of);
+        let allocator_of: Vec<usize> =
+            (0..alloc_classes.len() as u32).map(|class| allocator_of.get(&class).copied().unwrap_or(0)).collect();
+        trace.replay(&events, &alloc_classes, &stack_of, &allocator_of);
         trace
     }
 
@@ -185,7 +204,13 @@ impl Trace {
         format!("{module}: {}", if is_named { functions.join(" ") } else { String::new() })
     }
 
-    fn replay(&mut self, events: &[(u64, u32, Event)], alloc_classes: &[(u64, u32)], stack_of: &[usize]) {
+    fn replay(
+        &mut self,
+        events: &[(u64, u32, Event)],
+        alloc_classes: &[(u64, u32)],
+        stack_of: &[usize],
+        allocator_of: &[usize],
+    ) {
         let mut live: HashMap<u64, usize> = HashMap::new();
         let mut latest: HashMap<u32, u64> = HashMap::new();
         let mut total = 0;
@@ -197,8 +222,9 @@ impl Trace {
                 Event::Alloc { sequence, alloc_class } => {
                     let (size, stack) = (alloc_classes[*alloc_class as usize].0, stack_of[*alloc_class as usize]);
                     live.insert(*sequence, self.blocks.len());
-                    self.blocks.push(Block { size, stack, thread: *thread, born: at, born_ns: *ns, end: None });
-                    latest.insert(*thread, *sequence);
+                    let (thread, allocator) = (*thread, allocator_of[*alloc_class as usize]);
+                    self.blocks.push(Block { size, stack, thread, allocator, born: at, born_ns: *ns, end: None });
+                    latest.insert(thread, *sequence);
                     total += size;
                 }
                 Event::Free { sequence, how } => {

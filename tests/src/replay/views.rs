@@ -3,12 +3,13 @@ use super::count::{Costs, Range};
 use super::query::{Merge, Query, matches};
 use super::rows::{Key, Sum, key, key_of_row, label};
 use super::trace::{Block, Level, Trace};
+use format::MemoryInstant;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 /// All views except `stacks`, which [`Witness::new`] checks.
-pub const VIEWS: [&str; 15] = [
+pub const VIEWS: [&str; 17] = [
     "profile",
     "summary",
     "bottom-up",
@@ -19,7 +20,9 @@ pub const VIEWS: [&str; 15] = [
     "sizes",
     "lifetimes",
     "threads",
+    "allocators",
     "processes",
+    "memory",
     "leaks",
     "source",
     "suppressions",
@@ -31,6 +34,8 @@ const SUMMARY_ROWS: usize = 20;
 const DEFAULT_TOP: usize = 10;
 
 pub type Verdict = Result<(), String>;
+/// The name, RSS and PSS of a part of the memory.
+type NamedPart = (String, u64, u64);
 /// A column of a timeline, and the cost of a slice that it contains.
 type Column = (&'static str, fn(&Costs) -> u64);
 
@@ -169,7 +174,9 @@ impl<'a> Witness<'a> {
             "sizes" => asked.sizes(answer),
             "lifetimes" => asked.lifetimes(answer),
             "threads" => asked.threads(answer),
+            "allocators" => asked.allocators(answer),
             "processes" => asked.processes(answer),
+            "memory" => asked.memory(answer),
             "leaks" => asked.leaks(answer),
             "source" => asked.source(answer),
             "suppressions" => asked.suppressions(answer),
@@ -264,6 +271,7 @@ impl Asked<'_> {
     }
 
     fn summary(&self, answer: &Value) -> Verdict {
+        self.allocators(answer)?;
         for cost in ["peak", "leaked", "allocations", "temporary"] {
             let mut expected = self.values(cost, |stack| key(self.trace.blamed(stack), Merge::Line));
             let total: i64 = expected.values().sum();
@@ -519,26 +527,68 @@ impl Asked<'_> {
         same_map("lifetimes", &found, &expected)
     }
 
-    fn threads(&self, answer: &Value) -> Verdict {
-        let count = self.trace.blocks.iter().map(|block| block.thread as usize + 1).max().unwrap_or(0);
+    /// The sums of the blocks in each of `count` groups, without groups that have no costs.
+    fn sums(&self, count: usize, group: impl Fn(&Block) -> usize) -> BTreeMap<u64, BTreeMap<String, u64>> {
         let of = |is_suppressed: bool| {
             self.trace.count(&self.range, count, |block| {
                 let known = &self.trace.blocks[block];
                 let is_one = self.picked[block] && self.suppressed[known.stack] == is_suppressed;
-                is_one.then_some(known.thread as usize)
+                is_one.then(|| group(known))
             })
         };
-        let mut expected = BTreeMap::new();
-        for (thread, (own, known)) in of(false).iter().zip(&of(true)).enumerate() {
+        let mut sums = BTreeMap::new();
+        for (index, (own, known)) in of(false).iter().zip(&of(true)).enumerate() {
             let mut sum = Sum::default();
             sum.add(own, false);
             sum.add(known, true);
             if !sum.costs.is_zero() {
-                expected.insert(thread as u64, sum.named());
+                sums.insert(index as u64, sum.named());
             }
         }
+        sums
+    }
+
+    /// The costs of each allocator's blocks. Blocks that the program reported itself have no allocator.
+    pub fn by_allocator(&self) -> BTreeMap<String, BTreeMap<String, u64>> {
+        let names = if self.query.custom { &[] } else { &self.trace.allocators[..] };
+        let sums = if names.is_empty() { BTreeMap::new() } else { self.sums(names.len(), |block| block.allocator) };
+        sums.into_iter().map(|(index, sum)| (names[index as usize].clone(), sum)).collect()
+    }
+
+    /// The list `allocators` of the views `allocators` and `summary`.
+    fn allocators(&self, answer: &Value) -> Verdict {
+        let expected = self.by_allocator();
+        let row = |row: &Value| (row["name"].as_str().unwrap_or_default().to_owned(), named(&row["costs"]));
+        same_map("allocators", &list(&answer["allocators"]).iter().map(row).collect(), &expected)
+    }
+
+    fn threads(&self, answer: &Value) -> Verdict {
+        let count = self.trace.blocks.iter().map(|block| block.thread as usize + 1).max().unwrap_or(0);
+        let expected = self.sums(count, |block| block.thread as usize);
         let row = |row: &Value| (number(&row["index"]), named(&row["costs"]));
         same_map("threads", &list(&answer["threads"]).iter().map(row).collect(), &expected)
+    }
+
+    fn memory(&self, answer: &Value) -> Verdict {
+        let Range { from_ns, to_ns, .. } = self.range;
+        let is_instant = self.query.at.is_some();
+        let from_ns = if is_instant { 0 } else { from_ns };
+        let within = |instant: &&MemoryInstant| instant.time_ns >= from_ns && instant.time_ns <= to_ns;
+        let mut expected: Vec<(u64, Vec<NamedPart>)> = Vec::new();
+        for instant in self.trace.memory.iter().filter(within) {
+            let parts = instant.parts.iter().map(|part| (part.name.clone(), part.rss_bytes, part.pss_bytes));
+            expected.push((instant.time_ns, parts.collect()));
+        }
+        if is_instant && expected.len() > 1 {
+            expected = expected.split_off(expected.len() - 1);
+        }
+        let part = |part: &Value| {
+            let name = part["name"].as_str().unwrap_or_default().to_owned();
+            (name, number(&part["bytes"]), number(&part["pss_bytes"]))
+        };
+        let instant =
+            |instant: &Value| (number(&instant["time_ns"]), list(&instant["parts"]).iter().map(part).collect());
+        same("instants", list(&answer["instants"]).iter().map(instant).collect(), expected)
     }
 
     fn processes(&self, answer: &Value) -> Verdict {

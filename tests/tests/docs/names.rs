@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// The folders that a path in a document may start with.
-const FOLDERS: [&str; 9] =
-    ["crates/", "tests/", "docs/", "fuzz/", "bench/", "demo/", "examples/", "include/", "packaging/"];
+const FOLDERS: [&str; 11] =
+    ["ci/", "crates/", "python/", "tests/", "docs/", "fuzz/", "bench/", "demo/", "examples/", "include/", "packaging/"];
 
 /// The files below a folder of the workspace, without those that builds leave there.
 fn files(folder: &str) -> Vec<PathBuf> {

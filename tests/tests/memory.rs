@@ -1,0 +1,285 @@
+//! The parts of the resident memory: they add up to what the kernel says, at random instants at which the program is stopped.
+use format::{Block, MemoryInstant, Reader, part_kind};
+use heaptrack_tests::attach::{Session, Target};
+use heaptrack_tests::heaptrace::Heaptrace;
+use heaptrack_tests::process::{self, KilledOnFailure};
+use heaptrack_tests::{Chance, Program, scale, view};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const MB: u64 = 1 << 20;
+/// Events before a stop are in the recorder's table this long after it.
+const SETTLED_NS: u64 = 60_000_000;
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64
+}
+
+/// The instants of a trace that may still grow, and the time since 1970 at which it began.
+fn instants(trace: &Path) -> (u64, Vec<MemoryInstant>) {
+    let mut reader = Reader::new(std::fs::File::open(trace).expect("a trace")).expect("a trace");
+    let (mut began, mut instants) = (0, Vec::new());
+    while let Ok(Some(block)) = reader.next_block() {
+        match block.decode() {
+            Ok(Block::Session(session)) => began = session.started_unix_ns,
+            Ok(Block::MemoryParts(parts)) => instants.extend(parts.instants),
+            _ => (),
+        }
+    }
+    (began, instants)
+}
+
+/// RSS of all mappings, PSS of all but files, and RSS of files.
+fn smaps(pid: u32) -> (u64, u64, u64) {
+    let is_ours = |line: &str| line.contains("/heaptrack-") && line.ends_with(".so");
+    let is_file = |line: &str| line.contains(" /") && !line.contains("/memfd:") && !is_ours(line);
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("smaps");
+    let (mut rss, mut pss, mut files, mut in_file) = (0, 0, 0, false);
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (first, second) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        let bytes = second.parse::<u64>().unwrap_or(0) << 10;
+        match first {
+            "Rss:" => {
+                rss += bytes;
+                files += if in_file { bytes } else { 0 };
+            }
+            "Pss:" => pss += if in_file { 0 } else { bytes },
+            _ if !first.ends_with(':') => in_file = is_file(line),
+            _ => (),
+        }
+    }
+    (rss, pss, files)
+}
+
+/// The kernel's number may change meanwhile.
+fn within_2_percent(what: &str, measured: u64, before: u64, after: u64) {
+    let (low, high) = (before.min(after), before.max(after));
+    assert!(
+        measured + low / 50 >= low && measured <= high + high / 50,
+        "{what}: {measured} instead of {low} to {high}"
+    );
+}
+
+/// Stops the program at a random instant, waits until the recorder has looked at it, and compares with the kernel's numbers.
+fn compare_one(pid: u32, trace: &Path, chance: &mut Chance) -> MemoryInstant {
+    std::thread::sleep(Duration::from_micros(chance.between(1, 40_000)));
+    process::signal("STOP", &[pid]);
+    process::wait_for("the stop", || (process::state(pid) == Some('T')).then_some(()));
+    let stopped_ns = now_ns();
+    let (rss, pss, files) = smaps(pid);
+    let instant = process::wait_for("a look at the stopped program", || {
+        let (began, instants) = instants(trace);
+        instants.into_iter().find(|instant| began + instant.time_ns > stopped_ns + SETTLED_NS)
+    });
+    let (rss_after, pss_after, files_after) = smaps(pid);
+    process::signal("CONT", &[pid]);
+    let sum = |bytes: fn(&format::MemoryPart) -> u64| instant.parts.iter().map(bytes).sum::<u64>();
+    assert_eq!(sum(|part| part.rss_bytes), instant.rss_bytes, "the parts add up");
+    assert_eq!(sum(|part| part.pss_bytes), instant.pss_bytes, "the parts add up");
+    within_2_percent("RSS", instant.rss_bytes, rss, rss_after);
+    // Of a file, PSS depends on the other processes that map it now.
+    let of_files: u64 =
+        instant.parts.iter().filter(|part| part.kind == part_kind::FILE).map(|part| part.pss_bytes).sum();
+    within_2_percent("PSS", instant.pss_bytes - of_files, pss, pss_after);
+    assert!(of_files > 0 && of_files <= files.max(files_after), "{of_files} of {files}");
+    within_2_percent("files", instant.rss_of(part_kind::FILE), files, files_after);
+    let unattributed = instant.rss_of(part_kind::UNATTRIBUTED);
+    assert!(unattributed * 50 <= rss, "{unattributed} of {rss} bytes are unattributed: {instant:?}");
+    instant
+}
+
+/// Returns the instants, after both kinds of sums were compared `scale::count(20)` times, but at least 5 times.
+fn compare(pid: u32, trace: &Path, chance: &mut Chance) -> Vec<MemoryInstant> {
+    (0..scale::count(20).max(5)).map(|_| compare_one(pid, trace, chance)).collect()
+}
+
+fn named(instant: &MemoryInstant, kind: &str, is_wanted: impl Fn(&str) -> bool) -> u64 {
+    let parts = instant.parts.iter().filter(|part| part.kind == kind && is_wanted(&part.name));
+    parts.map(|part| part.rss_bytes).sum()
+}
+
+/// What `memory_kinds.c` says about itself.
+fn has_every_kind(instant: &MemoryInstant, data: &Path, anonymous_mb: u64) {
+    let path = data.to_str().expect("a path");
+    assert_eq!(named(instant, part_kind::FILE, |name| name == path), 3 * MB);
+    assert_eq!(named(instant, part_kind::SHARED, |name| name.contains("own-memory")), 5 * MB);
+    let anonymous = instant.rss_of(part_kind::ANONYMOUS);
+    assert!((anonymous_mb * MB..(anonymous_mb + 1) * MB).contains(&anonymous), "{anonymous}");
+    let stacks = named(instant, part_kind::STACK, |name| name == "other threads");
+    assert!((64 * 100_000..64 * 150_000).contains(&stacks), "{stacks}");
+    assert!(instant.rss_of(part_kind::RECORDER) > 0);
+    assert!(instant.page_table_bytes > 0);
+}
+
+/// The parts of the allocator, for a program that was recorded from its start.
+fn allocator_is_right(instant: &MemoryInstant) {
+    // Of the two large blocks, 4 MB are resident: the page of zeros is not. All other blocks are resident.
+    let large = named(instant, part_kind::BLOCKS, |name| name == "own mappings");
+    assert!((4 * MB..4 * MB + 16_384).contains(&large), "{large}");
+    let resident = instant.requested_bytes - (24 + 8) * MB + 4 * MB;
+    assert!(instant.rss_of(part_kind::BLOCKS).abs_diff(resident) < 16_384, "{resident} in {instant:?}");
+    // Each thread holds 150 blocks of 1001, 1003 ... bytes. Most threads have one of the arenas, and others share the main heap.
+    let in_arenas = |kind| named(instant, kind, |name| name.starts_with("arena "));
+    let of_threads: u64 = 64 * (0..150u64).map(|n| 1001 + 2 * n).sum::<u64>();
+    let main = named(instant, part_kind::BLOCKS, |name| name == "main heap");
+    let both = in_arenas(part_kind::BLOCKS) + main;
+    assert!(in_arenas(part_kind::BLOCKS) > of_threads / 2 && in_arenas(part_kind::FREE) > 100_000, "{instant:?}");
+    assert!((4000 * 1350..4000 * 1650).contains(&(both - of_threads)), "{both}");
+    // A chunk has a header of 8 bytes and a size that is a multiple of 16.
+    let overhead = instant.rss_of(part_kind::OVERHEAD);
+    let blocks = instant.live_blocks;
+    assert!((blocks * 8..blocks * 24).contains(&overhead), "{overhead} bytes for {blocks} blocks");
+    assert_eq!(instant.rss_of(part_kind::OLDER), 0);
+}
+
+fn data_file(folder: &heaptrack_tests::Folder) -> std::path::PathBuf {
+    let data = folder.join("data");
+    std::fs::write(&data, vec![1; 3 << 20]).expect("a file");
+    data.canonicalize().expect("a path")
+}
+
+#[test]
+fn parts_of_a_launched_program_add_up() {
+    let mut chance = Chance::new("memory, launched");
+    let folder = heaptrack_tests::Folder::new();
+    let data = data_file(&folder);
+    let program = Program::target("memory_kinds").arg(&data).option("--memory-every").option("20ms");
+    let running = program.start();
+    let pid = running.target_with_library(&program);
+    let _killed = KilledOnFailure(pid);
+    // Everything is there.
+    process::wait_for("the shared memory", || {
+        let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
+        let rss = smaps.split("own-memory").nth(1)?.lines().find(|line| line.starts_with("Rss:"))?;
+        rss.contains(" 5120 kB").then_some(())
+    });
+    let measured = compare(pid, &running.trace, &mut chance);
+    for instant in &measured {
+        has_every_kind(instant, &data, 7);
+        allocator_is_right(instant);
+    }
+    process::signal("KILL", &[pid]);
+    let outcome = running.finish();
+    // A replay of the events finds the same live blocks at the same times.
+    let last = measured.last().expect("instants");
+    let at = format!("{}ns", last.time_ns);
+    let replayed = view::view(&outcome.trace, "profile", &["--at", &at]);
+    assert_eq!(replayed["totals"]["live_bytes"], last.requested_bytes);
+    assert_eq!(replayed["totals"]["live_allocations"], last.live_blocks);
+    let shown = view::view(&outcome.trace, "memory", &["--at", &at]);
+    let instants = shown["instants"].as_array().expect("a list");
+    assert_eq!(instants.len(), 1);
+    assert_eq!(instants[0]["rss_bytes"], last.rss_bytes);
+    let sum: u64 =
+        instants[0]["parts"].as_array().expect("parts").iter().filter_map(|part| part["bytes"].as_u64()).sum();
+    assert_eq!(sum, last.rss_bytes);
+}
+
+#[test]
+fn parts_of_an_attached_program_add_up() {
+    let mut chance = Chance::new("memory, attached");
+    let folder = heaptrack_tests::Folder::new();
+    let data = data_file(&folder);
+    let mut target = Target::start("memory_kinds", &[data.to_str().expect("a path")]);
+    assert_eq!(target.line(), "ready");
+    let pid = target.pid;
+    let _killed = KilledOnFailure(pid);
+    let session = Session::attach(pid, &["--memory-every", "20ms", "--no-symbols"]);
+    let measured = compare(pid, &session.trace, &mut chance);
+    for instant in &measured {
+        // The large block is older than the attach. It cannot be told from other mappings.
+        has_every_kind(instant, &data, 11);
+        // The blocks of the threads are older than the attach, and those of the main thread are renewed.
+        let older = named(instant, part_kind::OLDER, |name| name.starts_with("arena "));
+        assert!(older > 64 * 150 * 1000 / 2, "{older}");
+        assert_eq!(named(instant, part_kind::BLOCKS, |name| name.starts_with("arena ")), 0);
+    }
+    let ended = session.detach();
+    let (_, all) = instants(&ended.trace);
+    let last = all.last().expect("instants");
+    assert!(
+        last.time_ns > measured.last().expect("instants").time_ns,
+        "the recorder looks a last time when it detaches"
+    );
+    let main = named(last, part_kind::BLOCKS, |name| name == "main heap");
+    assert!(main > 4000 * 1300, "{main}");
+}
+
+/// A program in another language, which allocates most of its memory in mappings of its own.
+fn compare_script(command: &mut Command, is_huge: impl Fn(&MemoryInstant) -> bool) {
+    let mut chance = Chance::new("memory of a script");
+    let folder = heaptrack_tests::Folder::new();
+    let trace = folder.join("trace.htz");
+    let words: Vec<_> =
+        std::iter::once(command.get_program()).chain(command.get_args()).map(ToOwned::to_owned).collect();
+    let mut heaptrack = Command::new(heaptrack_tests::run::heaptrack());
+    heaptrack.args(["-q", "--no-symbols", "--memory-every", "20ms", "-o"]).arg(&trace).args(words);
+    let mut recorder = heaptrack.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("heaptrack");
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(recorder.stdout.take().expect("piped")), &mut line)
+        .expect("a line");
+    let pid: u32 = line.trim().parse().expect("the pid");
+    let _killed = KilledOnFailure(pid);
+    for instant in compare(pid, &trace, &mut chance) {
+        assert!(is_huge(&instant), "{instant:?}");
+    }
+    process::signal("KILL", &[pid]);
+    recorder.wait().expect("heaptrack ends");
+}
+
+#[test]
+fn parts_of_python_add_up() {
+    let script = "import os, time\nsmall = [object() for _ in range(1000000)]\nlarge = bytearray(30 << 20)\nprint(os.getpid(), flush=True)\nwhile True:\n    x = [bytes(n) for n in range(2000)]\n    time.sleep(0.001)\n";
+    // pymalloc's pools are mappings, and the large object is a block.
+    let is_huge = |instant: &MemoryInstant| {
+        instant.rss_of(part_kind::ANONYMOUS) > 16_000_000 && instant.rss_of(part_kind::BLOCKS) > 30 * MB
+    };
+    compare_script(Command::new("python3").arg("-c").arg(script), is_huge);
+}
+
+#[test]
+fn parts_of_node_add_up() {
+    let script = "const kept = []; for (let i = 0; i < 400000; i++) kept.push({ i, text: 'x' + i });
+        const buffers = Buffer.alloc(20 << 20, 1); console.log(process.pid);
+        setInterval(() => { for (let i = 0; i < 1000; i++) kept[i] = { i, text: 'y' + i + buffers[i] }; }, 1);";
+    // V8's heap is mapped, and the content of a buffer is a block.
+    let is_huge = |instant: &MemoryInstant| {
+        instant.rss_of(part_kind::ANONYMOUS) > 20_000_000 && instant.rss_of(part_kind::BLOCKS) > 20 * MB
+    };
+    compare_script(Command::new("node").arg("-e").arg(script), is_huge);
+}
+
+#[test]
+fn heaptrace_and_the_text_report_show_the_parts() {
+    let traced = Heaptrace::new(["sleep", "0.6"]).run();
+    let dumps = traced.dumps();
+    let labels: Vec<&str> = dumps[0].memory.iter().map(|(label, _)| label.as_str()).collect();
+    assert!(labels[0].starts_with("resident memory at "), "{labels:?}");
+    assert_eq!(labels[1..], ["- live blocks", "- other memory", "- heaptrack's own", "- beside it"]);
+    let recorded = Program::new("sleep").arg("0.6").recorded();
+    let text = view::text(&recorded.trace, &[]);
+    let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("resident memory at ")).collect();
+    assert!(
+        lines[1].starts_with("- live blocks: ") && lines[1].contains(" requested; added by the allocator: "),
+        "{text}"
+    );
+    assert!(lines[3].contains("unattributed: 0B"), "{text}");
+}
+
+fn note(view: &Value) -> &str {
+    view["note"].as_str().unwrap_or("")
+}
+
+#[test]
+fn a_trace_without_parts_says_so() {
+    let off = Program::target("hello").option("--memory-every").option("off").recorded();
+    let shown = view::view(&off.trace, "memory", &[]);
+    assert_eq!(note(&shown), "the trace has no parts of the resident memory");
+    assert_eq!(shown["instants"], Value::Array(Vec::new()));
+    let refused = Program::target("hello").option("--memory-every").option("1ms").recorded();
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert!(refused.stderr.contains("must be at least 10ms, or off"), "{}", refused.stderr);
+}
