@@ -5,7 +5,7 @@
 //! in its environment. If anything fails, the process runs unrecorded and is counted in the hub.
 use crate::modules::store_name;
 use crate::sys;
-use channel::{HUB_MAGIC, Header, Hub, PAGE, Region, UnrecordedExec, VERSION};
+use channel::{HUB_MAGIC, Header, Hub, LONGEST_COMMAND, PAGE, Region, UnrecordedExec, VERSION};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 pub(crate) const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
@@ -96,13 +96,12 @@ pub fn store_origin(header: &Header, parent_pid: u32, fork: Option<u32>) {
 
 /// Stores the command line and the path of the program, which has just been started by an exec.
 pub fn store_program(region: &Region) {
-    const MOST: u32 = 4096;
     let origin = &region.header().origin;
     let mut piece = [0; 256];
     if let Some(fd) = sys::open_read(b"/proc/self/cmdline\0") {
         let start = region.header().names_used.load(Ordering::Relaxed);
         let mut length = 0;
-        while length < MOST {
+        while length < LONGEST_COMMAND {
             let count = sys::read(fd, &mut piece);
             let (_, stored) = store_name(region, piece.get(..count).unwrap_or(&[]));
             if stored == 0 {

@@ -122,6 +122,9 @@ pub struct Heaptrace {
     pub exit_handshake: AtomicU32,
 }
 
+/// A command line of a followed process that is at least this long may be cut.
+pub const LONGEST_COMMAND: u32 = 4096;
+
 /// How a process of a followed tree came to its shared memory. The process stores it before `Header::target_pid`.
 #[cfg_attr(loom, derive(Default))]
 #[repr(C)]
@@ -135,7 +138,7 @@ pub struct Origin {
     pub is_forked: AtomicU32,
     /// Counts the processes of the tree (`Hub::joined`).
     pub order: AtomicU32,
-    /// If it was not forked: the words of its command line, each with a zero byte at its end, perhaps cut; and (below) the path of its
+    /// If it was not forked: the words of its command line, each with a zero byte at its end, cut at about [`LONGEST_COMMAND`]; and (below) the path of its
     /// file. `offset in names (32) | length (32)`. A short process is gone before the collector can ask the kernel.
     pub command: AtomicU64,
     pub exe: AtomicU64,

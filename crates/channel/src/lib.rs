@@ -49,8 +49,8 @@ pub use frame::FrameKey;
 pub use free_slots::Reaped;
 pub use geometry::{Geometry, GeometryError, MapUnit, PAGE, WriterMemory};
 pub use header::{
-    Clock, ExitHandshake, Fence, Header, Heaptrace, Loading, LoadingStep, Loss, MAGIC, NO_CALLS_SAID, NO_CALLS_SEEN,
-    OnFull, Origin, Phase, Suppressions, VERSION,
+    Clock, ExitHandshake, Fence, Header, Heaptrace, LONGEST_COMMAND, Loading, LoadingStep, Loss, MAGIC, NO_CALLS_SAID,
+    NO_CALLS_SEEN, OnFull, Origin, Phase, Suppressions, VERSION,
 };
 pub use hub::{HUB_MAGIC, Hub, NAMES, OFFERS, Offer, OfferState};
 #[cfg(loom)]

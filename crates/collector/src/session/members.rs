@@ -12,7 +12,7 @@ use crate::modules::text;
 use crate::proc_files::Process;
 use crate::stats::Stats;
 use crate::tree::{Joining, Number};
-use channel::{Hub, Loss, OfferState, Stamp};
+use channel::{Hub, LONGEST_COMMAND, Loss, OfferState, Stamp};
 use format::{Exit, Losses, ProcessStart};
 use rustix::thread::futex;
 use std::os::fd::AsRawFd;
@@ -248,14 +248,17 @@ fn stored(mapping: &Mapping, place: &AtomicU64) -> Option<String> {
     text(&mapping.region(), (place >> 32) as u32, place as u32).filter(|text| !text.is_empty())
 }
 
-/// The command line, as the kernel knows it, or if the process is gone already, as it has stored it.
+/// The command line as the process stored it at its start. The kernel is asked if the process stored nothing or not all of it
+/// (`capture::follow`). The kernel's text is not the first choice: it is cut short if the process ends while it is read, and
+/// it is that of the next program after an exec.
 fn command(mapping: &Mapping, files: &Process) -> Vec<String> {
-    let known = files.command();
-    if !known.is_empty() {
-        return known;
-    }
     let stored = stored(mapping, &mapping.region().header().origin.command).unwrap_or_default();
-    stored.split_terminator('\0').map(str::to_owned).collect()
+    let words: Vec<String> = stored.split_terminator('\0').map(str::to_owned).collect();
+    if stored.ends_with('\0') && stored.len() < LONGEST_COMMAND as usize {
+        return words;
+    }
+    let known = files.command();
+    if known.join("\0").starts_with(&stored) { known } else { words }
 }
 
 /// Returns how a process has ended, or `None` if it runs.
@@ -319,7 +322,7 @@ impl Collector {
                 fork: header.origin.fork.load(Ordering::Relaxed),
                 start: if is_forked { ProcessStart::Forked } else { ProcessStart::Spawned },
                 command: command(&mapping, &files),
-                exe: files.exe().or_else(|| stored(&mapping, &header.origin.exe)).unwrap_or_default(),
+                exe: stored(&mapping, &header.origin.exe).or_else(|| files.exe()).unwrap_or_default(),
                 mapping: Arc::clone(&mapping),
                 files: Process::new(pid),
             };
@@ -459,5 +462,29 @@ impl Collector {
         }
         self.recorder.set_exit_of_first(exit);
         self.members = Some(members);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+    use crate::mapping::tests::tight;
+
+    /// The kernel's text of a process that ends meanwhile is cut, and after an exec it is that of another program.
+    #[test]
+    fn the_command_is_what_the_process_stored() {
+        let mapping = Mapping::create(&tight()).unwrap();
+        let ourselves = Process::new(std::process::id());
+        let store = |text: &str| {
+            text.bytes().zip(mapping.region().names()).for_each(|(byte, place)| place.store(byte, Ordering::Relaxed));
+            mapping.region().header().origin.command.store(text.len() as u64, Ordering::Relaxed);
+        };
+        assert_eq!(command(&mapping, &ourselves), ourselves.command(), "nothing is stored");
+        store("make\0-j2\0");
+        assert_eq!(command(&mapping, &ourselves), ["make", "-j2"]);
+        let cut = &ourselves.command()[0][..5];
+        store(cut);
+        assert_eq!(command(&mapping, &ourselves), ourselves.command(), "the stored text is its beginning");
     }
 }
