@@ -41,8 +41,8 @@ def compare(runner, work, rounds):
         wait(child, TIMEOUT_S)
     reap()
     commands = {
-        "ours": [str(OURS), "print", str(runner.folder / "named.htz")],
-        "ours, KDE's file": [str(OURS), "print", str(runner.folder / "kde.zst")],
+        "ours": [str(OURS), "print", "--full", str(runner.folder / "named.htz")],
+        "ours, KDE's file": [str(OURS), "print", "--full", str(runner.folder / "kde.zst")],
         "kde": [KDE_PRINT, str(runner.folder / "kde.zst")],
     }
     best = {name: {"wall": float("inf"), "failed": False} for name in commands}

@@ -337,7 +337,7 @@ fn colours_are_printed_only_where_they_are_wanted() {
     let forced =
         command.arg("print").arg(&outcome.trace).env("CLICOLOR_FORCE", "1").env_remove("NO_COLOR").output().unwrap();
     let forced = String::from_utf8(forced.stdout).unwrap();
-    assert!(forced.contains("\x1b[1;36mPEAK MEMORY CONSUMERS") && forced.contains('█'), "{forced}");
+    assert!(forced.contains("\x1b[1;36mAT THE PEAK, BY YOUR CODE") && forced.contains('█'), "{forced}");
     let mut command = Command::new(heaptrack());
     let plain =
         command.arg("print").arg(&outcome.trace).envs([("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).output().unwrap();

@@ -86,7 +86,8 @@ fn the_size_of_the_heap_before_the_attach_is_printed() {
     // The first piece of glibc's heap from brk, and the first arena of the thread.
     assert_eq!(size, (2 * 132) << 10, "{heap}");
     assert!(rss > 0 && rss <= size);
-    let text = Command::new(heaptrack_tests::run::heaptrack()).arg("print").arg(&ended.trace).output().unwrap();
+    let text =
+        Command::new(heaptrack_tests::run::heaptrack()).args(["print", "--full"]).arg(&ended.trace).output().unwrap();
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("\nattached while it ran; the program ran on\n"), "{text}");
     assert!(text.contains("\ntotal memory still live at detach: 0B\n"), "{text}");

@@ -73,7 +73,10 @@ fn a_program_that_switches_the_time_stamp_counter_off() {
 #[test]
 fn the_text_report_says_that_the_counter_was_switched_off() {
     let outcome = Program::target("forbidden").arg("tsc").recorded();
-    let text = std::process::Command::new(heaptrack_tests::run::heaptrack()).arg("print").arg(&outcome.trace).output();
+    let text = std::process::Command::new(heaptrack_tests::run::heaptrack())
+        .args(["print", "--full"])
+        .arg(&outcome.trace)
+        .output();
     assert!(String::from_utf8_lossy(&text.unwrap().stdout).contains(NOTE));
 }
 

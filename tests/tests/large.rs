@@ -42,8 +42,9 @@ fn print(trace: &Path) -> (u64, u64) {
     };
     assert!(status.success());
     let text = reader.join().unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix("calls to allocation functions: ")).unwrap();
-    (highest, line.split(' ').next().unwrap().parse().unwrap())
+    let line = text.lines().find(|line| line.starts_with("allocated ")).unwrap();
+    let count = line.split(" in ").nth(1).unwrap().split(' ').next().unwrap();
+    (highest, count.replace(',', "").parse().unwrap())
 }
 
 #[test]

@@ -30,7 +30,8 @@ fn a_trace_becomes_a_text_a_page_and_other_formats_with_the_same_totals() {
         String::from_utf8_lossy(&done.stdout).into_owned()
     };
     let trace = outcome.trace.to_str().expect("a path of text");
-    assert!(run(&["print", trace]).contains("calls to allocation functions"));
+    assert!(run(&["print", trace]).contains("\nAT THE PEAK, BY YOUR CODE\n"));
+    assert!(run(&["print", "--full", trace]).contains("calls to allocation functions"));
     run(&["report", trace, "-o", "page.html"]);
     assert!(std::fs::read_to_string(folder.join("page.html")).unwrap().contains("</html>"));
     run(&["export", "--to", "heaptrack", trace, "-o", "kde.zst"]);

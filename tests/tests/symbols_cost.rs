@@ -41,7 +41,7 @@ fn names_fit_into_the_recorders_memory() {
     let options = ["-o".as_ref(), "t.htz".as_ref()];
     let recorded = peak(&[&[binary.as_os_str()], &options[..], &program[..]].concat(), folder.path());
     // As text, because the JSON of all stacks of all imports has a hundred megabytes.
-    let print = Command::new(&binary).arg("print").arg(folder.join("t.htz")).output().unwrap();
+    let print = Command::new(&binary).args(["print", "--full"]).arg(folder.join("t.htz")).output().unwrap();
     let report = String::from_utf8_lossy(&print.stdout).into_owned();
     let lines: Vec<&str> = report.lines().map(str::trim_start).collect();
     let is_named = |pair: &[&str]| {

@@ -23,7 +23,7 @@ fn assert_said(outcome: &Outcome, kind: &str, subject: &str) -> String {
     assert!(one["subject"].as_str().unwrap().ends_with(subject), "{one}");
     let sentence = one["sentence"].as_str().unwrap().to_owned();
     assert!(outcome.stderr.contains(&format!("heaptrack: not recorded: {sentence}\n")), "{}", outcome.stderr);
-    assert!(print(&[], &outcome.trace).contains(&format!("\nnot recorded: {sentence}\n")));
+    assert!(print(&["--full"], &outcome.trace).contains(&format!("\nnot recorded: {sentence}\n")));
     assert_eq!(summary_unseen(&outcome.trace), all);
     sentence
 }

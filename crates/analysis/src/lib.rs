@@ -39,6 +39,7 @@ mod lifespans;
 mod lookup;
 mod moment;
 mod named_enum;
+pub mod numbers;
 mod own_peak;
 mod pairing;
 mod pass;

@@ -63,7 +63,7 @@ pub fn try_parse(words: impl Iterator<Item = OsString>) -> Result<Invocation, Wr
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().and_then(|word| Path::new(word).file_name()).and_then(|name| name.to_str());
     match name {
-        Some("heaptrack_print") => return Ok(Invocation::Print(Box::new(Print::from_words(words)?))),
+        Some("heaptrack_print") => return Ok(Invocation::Print(Box::new(Print::for_kdes_name(words)?))),
         Some("heaptrace") => return Ok(Invocation::Heaptrace(words)),
         Some("cargo-heaptrack") => return Ok(Invocation::Cargo(CargoHeaptrack::from_words(words)?)),
         Some("heaptrack_gui") => return Ok(Invocation::Analyze(Analyze::try_parse_from(words)?)),

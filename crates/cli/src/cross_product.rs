@@ -84,6 +84,7 @@ fn options(files: &Files, output: Output) -> Vec<TriedOption> {
         needing(flag("disable-embedded-suppressions"), leaked),
         needing(flag("disable-builtin-suppressions"), leaked),
         needing(flag("no-suppressions"), leaked),
+        flag("full"),
         flag("json"),
         switch("view", "flame"),
         switch("event", "2"),
@@ -116,8 +117,9 @@ fn options(files: &Files, output: Output) -> Vec<TriedOption> {
 fn asking(files: &Files, output: Output) -> Vec<String> {
     let file = |option: &str, name: &str| vec![option.to_owned(), files.word(name)];
     match output {
-        Output::Text => vec![],
-        Output::Difference => file("--diff", "base.htz"),
+        // Without it, options about lists would be heeded only by the change from one screen to whole lists.
+        Output::Text => words("--full"),
+        Output::Difference => [words("--full"), file("--diff", "base.htz")].concat(),
         Output::Json => words("--json"),
         Output::View(View::Diff) => words("--view diff --compare @1s"),
         Output::View(view) => vec!["--view".into(), view.name().into()],
@@ -165,8 +167,8 @@ fn outputs() -> Vec<Output> {
 /// Returns true for a pair of an output and an option that is not tried.
 fn is_left_out(output: Output, option: &str) -> bool {
     let asks_for_it = match output {
-        Output::Text => false,
-        Output::Difference => matches!(option, "diff" | "compare"),
+        Output::Text => option == "full",
+        Output::Difference => matches!(option, "full" | "diff" | "compare"),
         Output::Json => option == "json",
         Output::View(_) => option == "view",
         Output::Event => option == "event",
@@ -234,7 +236,7 @@ fn no_option_of_print_is_ignored() {
             options(&files, output).into_iter().partition(|asked| is_left_out(output, asked.option));
         let mut counts = Counts::default();
         asked.iter().for_each(|asked| counts.check(&files, output, asked));
-        assert_eq!(counts.heeded + counts.refused + left_out.len(), 48, "{output:?}");
+        assert_eq!(counts.heeded + counts.refused + left_out.len(), 49, "{output:?}");
         assert_eq!(counts.heeded == 0, output == Output::Event, "{output:?}: of one event nothing can be left out");
         faults.extend(counts.faults);
     }

@@ -11,7 +11,7 @@ Functions of the two traces match by name, even if their files, lines and addres
 
 Examples:
   heaptrack diff before.htz after.htz
-  heaptrack diff -l before.htz after.htz               with leaks
+  heaptrack diff --full before.htz after.htz           whole lists and stacks
   heaptrack diff --json --cost leaked before.htz after.htz
 
 Exit code: 0; 2 wrong usage, or a file that cannot be read.";

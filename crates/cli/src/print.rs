@@ -9,6 +9,7 @@ mod entry;
 mod extra_sections;
 mod files;
 mod loaded_trace;
+mod one_screen;
 mod optional_values;
 mod options;
 mod paint;

@@ -211,7 +211,7 @@ pub fn report_losses(outcome: &Outcome, path: &Path) {
 }
 
 /// Returns the path as it can be pasted into a shell.
-fn quoted(path: &Path) -> String {
+pub fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+%:,@=".contains(c);
     if text.chars().all(is_plain) { text.into_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }

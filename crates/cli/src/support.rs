@@ -88,6 +88,7 @@ const PARTS: &[Output] = &[Text, Difference, Json, Histogram, Folded];
 const NO_WORD: &str = "";
 
 const ROWS: &[Row] = &[
+    row("full", NO_WORD, TEXTS, By::One),
     row("shorten-templates", NO_WORD, TEXTS, By::One),
     row("merge-backtraces", NO_WORD, TEXTS, By::One),
     row("print-peaks", NO_WORD, TEXTS, By::One),

@@ -35,6 +35,21 @@ impl Verdict {
             Verdict::Tail => "tail",
         }
     }
+
+    /// The label and what it means, for people.
+    pub const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Verdict::Grows => ("grows", "It grew up to the end: a leak, or a cache without a limit."),
+            Verdict::Bounded => ("levelled off", "It reached a level and stays there: most likely a cache."),
+            Verdict::Once => {
+                ("one-time", "Allocated within a short time, and nothing after that: start-up, a pool, a table.")
+            }
+            Verdict::Exit => ("freed at exit", "Held up to the end and freed only when the program ended: not a leak."),
+            Verdict::Tail => {
+                ("in use at end", "In use when the program ended; earlier blocks were freed: most likely not a leak.")
+            }
+        }
+    }
 }
 
 /// A place that holds blocks.

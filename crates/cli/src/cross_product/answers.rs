@@ -18,7 +18,7 @@ fn refused(files: &Files, line: &str) -> String {
 #[test]
 fn an_instant_is_what_was_live() {
     let files = Files::new("instants");
-    let said = text(&files, "--at 2s");
+    let said = text(&files, "--full --at 2s");
     assert!(said.contains("\nLIVE AT 2.000s\n100B live in 1 block from\nqsort\n  in /usr/lib/libc.so.6\n"), "{said}");
     assert!(said.contains("\n80B live in 4 blocks from\nfill()\n"), "{said}");
     assert!(said.contains("IN YOUR OWN CODE, LIVE AT 2.000s\n      100B"), "{said}");
@@ -67,7 +67,10 @@ fn a_range_that_ends_early_leaks_nothing() {
 #[test]
 fn two_moments_are_compared_in_text() {
     let files = Files::new("moments");
-    let said = text(&files, "--compare @1s");
+    let screen = text(&files, "--compare @1s");
+    assert!(screen.contains("\nlive            5.22 kB       290 B    -4.93 kB  -94.4 %\n"), "{screen}");
+    assert!(!screen.contains("peak") && screen.contains("WHAT CHANGED IN LIVE MEMORY\n"), "{screen}");
+    let said = text(&files, "--full --compare @1s");
     assert!(said.contains("WHAT CHANGED IN LIVE MEMORY\n"), "{said}");
     assert!(said.contains("\n      5.22K        290B      -4.93K             all\n"), "{said}");
     assert!(said.contains("\nchange of memory live at 4.000s: -4.93K in 2 blocks\n"), "{said}");
@@ -108,13 +111,19 @@ fn an_empty_result_says_why() {
             "nothing was allocated, freed or live between 2.500 s and 2.700 s that matches `include load`",
         ),
     ] {
-        assert!(text(&files, line).contains(&format!("\n{note}\n")), "{line}: {}", text(&files, line));
+        let full = text(&files, &format!("--full {line}"));
+        assert!(full.contains(&format!("\n{note}\n")), "{line}: {full}");
+        let screen = text(&files, line).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            screen.contains(note) && (screen.contains(&format!("; only {line}")) || line.starts_with("--at")),
+            "{line}: {screen}"
+        );
         for form in ["--json", "--view flame", "--view sizes", "--view leaks", "--view threads", "--view callers"] {
             assert_eq!(answer(&files, &format!("{form} {line}"))["note"], note, "{form} {line}");
         }
     }
     assert!(
-        text(&files, "--from 3500ms --include grow")
+        text(&files, "--full --from 3500ms --include grow")
             .contains("\nMOST TEMPORARY ALLOCATIONS\nno allocation was temporary\n")
     );
     for (line, note) in [
@@ -158,12 +167,12 @@ fn what_a_trace_does_not_have_is_refused() {
 #[test]
 fn processes_are_shown_as_a_tree_and_can_be_asked_for() {
     let files = Files::new("processes");
-    let said = text(&files, "");
+    let said = text(&files, "--full");
     let tree = "\nPROCESSES\n      peak     leaked      calls    at peak  ended      command\n     1.38K       180B         10       110B  runs       ./app (7)\n     5.11K       110B          3      5.11K  runs         ./worker 1 (8)\nall processes together held most at 1.000s: 5.22K in 5 blocks; 2 were alive then\n";
     assert!(said.contains(tree), "{said}");
     let said = text(&files, "--limit 1");
     assert!(said.contains("\n           and 1 more process, with peaks of at most 5.11K\n"), "{said}");
-    let only = text(&files, "--process worker");
+    let only = text(&files, "--full --process worker");
     assert!(only.contains("./worker 1 (8)\n") && !only.contains("./app (7)"), "{only}");
     let whole = answer(&files, "--json");
     let totals = |name: &str| -> Vec<u64> {
@@ -200,7 +209,7 @@ fn processes_are_shown_as_a_tree_and_can_be_asked_for() {
 fn the_other_domain_may_have_its_peak_at_another_time() {
     let files = Files::new("peaks");
     // The peak of malloc's blocks is at 1 s, the peak of the custom blocks is at the start.
-    let said = text(&files, "--from 500ms --to peak");
+    let said = text(&files, "--full --from 500ms --to peak");
     assert!(said.contains("\ntotal runtime: 0.50s.\n"), "{said}");
     let refusal = refused(&files, "--from 500ms --to peak --domain custom");
     assert!(refusal.starts_with("--from 500ms is not before the end of the range, peak"), "{refusal}");

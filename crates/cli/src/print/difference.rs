@@ -4,11 +4,19 @@ use super::extra_sections;
 use super::loaded_trace::LoadedTrace;
 use super::options::Print;
 use super::paint::Paint;
+use super::process_section::shortened;
 use super::text::{Section, Style};
 use super::text_report::{header, lists};
+use crate::status::quoted;
+use analysis::numbers::{bytes as human, exact};
 use analysis::view;
-use analysis::{Cost, Pairing, Profile, Query};
+use analysis::{Cost, Pairing, Profile, Query, to_signed};
 use std::io::Write;
+
+/// One screen: the most columns of a file's name, the lists of functions, and the rows of each.
+const NAME: usize = 42;
+const SECTIONS: usize = 3;
+const ROWS: usize = 6;
 
 /// What a trace is compared with.
 #[derive(Clone, Copy)]
@@ -32,6 +40,9 @@ impl LoadedTrace {
             && (self.is_profile() || base.is_profile())
         {
             return self.write_changes_of_known(base, options, query, paint, out);
+        }
+        if options.is_one_screen() {
+            return self.write_difference_screen(before, query, paint, out);
         }
         let definitions = self.trace.engine().definitions();
         let lens = self.lens(query);
@@ -66,6 +77,65 @@ impl LoadedTrace {
             Before::Same(profile) => self.ending_of(profile, query),
         };
         Ok(self.ending(query).minus(&base).write(out)?)
+    }
+
+    /// The same on one screen: the totals, and the functions that changed most.
+    fn write_difference_screen(
+        &self,
+        before: Before<'_>,
+        query: &Query,
+        paint: Paint,
+        out: &mut impl Write,
+    ) -> anyhow::Result<()> {
+        let name = |trace: &LoadedTrace| shortened(&quoted(trace.trace.path()), NAME);
+        let base = match before {
+            Before::Other(base) => name(base),
+            Before::Same(_) => "an earlier part of it".to_owned(),
+        };
+        writeln!(out, "{}, compared with {base}\n", paint.number(&name(self)))?;
+        let old = match before {
+            Before::Other(base) => &base.profile,
+            Before::Same(profile) => profile,
+        };
+        writeln!(out, "{:<12}{:>11} {:>11} {:>11}", "", "before", "after", "change")?;
+        for (label, cost) in self.compared_totals(query) {
+            let total = |trace: &LoadedTrace, profile: &Profile| {
+                let known = if cost == Cost::Leaked { trace.suppressed(profile, query).0 } else { 0 };
+                cost.of(&profile.totals, false) - to_signed(known)
+            };
+            let older = if let Before::Other(base) = before { base } else { self };
+            let (was, is) = (total(older, old), total(self, &self.profile));
+            let number = |value| if cost.is_bytes() { human(value) } else { exact(value) };
+            let sign = if is > was { "+" } else { "" };
+            let change = format!("{:>11}", format!("{sign}{}", number(is - was)));
+            let share =
+                if was == 0 { String::new() } else { format!("  {:+.1} %", (is - was) as f64 * 100.0 / was as f64) };
+            writeln!(out, "{label:<12}{:>11} {:>11} {}{share}", number(was), number(is), paint.number(&change))?;
+        }
+        writeln!(out)?;
+        for (_, cost) in self.compared_totals(query).into_iter().take(SECTIONS) {
+            let rows = self.changed_functions(before, query, cost);
+            let heading = format!("WHAT CHANGED {}", change_heading(cost));
+            extra_sections::short_changes(out, &heading, &rows, cost, ROWS, paint)?;
+        }
+        let options =
+            if matches!(before, Before::Same(_)) { "print --full --compare @T" } else { "diff --full BEFORE" };
+        Ok(writeln!(out, "Next:       heaptrack {options} {}", quoted(self.trace.path()))?)
+    }
+
+    /// The totals of a comparison. The first ones have lists of functions.
+    fn compared_totals(&self, query: &Query) -> Vec<(&'static str, Cost)> {
+        // Of an instant only what was live is known.
+        if self.profile.range.instant || query.is_of_an_instant() {
+            return vec![("live", Cost::Live)];
+        }
+        vec![
+            ("peak", Cost::Peak),
+            ("not freed", Cost::Leaked),
+            ("allocations", Cost::Allocations),
+            ("short-lived", Cost::Temporary),
+            ("allocated", Cost::Allocated),
+        ]
     }
 
     /// Writes what changed in the costs that both files know, if one of them is a heap profile of another tool.

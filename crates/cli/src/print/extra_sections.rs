@@ -1,12 +1,13 @@
 //! The sections that KDE's report does not have: the code to blame, verdicts about leaks, and what is missing in the
 //! numbers.
 use super::paint::Paint;
+use super::process_section::shortened;
 use super::text::Left;
 use super::units::{blocks, bytes};
 use crate::memory_lines::memory_lines;
 use analysis::view::{Blamed, FunctionDiff, Leak, State, SuppressionRow, by_blamed, label};
-use analysis::{Cost, Profile, Query, StackTable, to_signed};
-use format::{Exit, SymbolState};
+use analysis::{Cost, Profile, Query, StackTable, numbers, to_signed};
+use format::{Exit, MemoryInstant, SymbolState};
 use heaptrack_trace::OpenTrace;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -144,9 +145,7 @@ pub fn details(
     if totals.overhead_bytes > 0 {
         writeln!(out, "of the peak RSS, heaptrack's own: {}", bytes(to_signed(totals.overhead_bytes)))?;
     }
-    let within = profile.range.from_ns..=profile.range.to_ns;
-    let measured = definitions.memory.instants.iter().rev().filter(|instant| within.contains(&instant.time_ns));
-    if let Some(highest) = measured.max_by_key(|instant| instant.rss_bytes) {
+    if let Some(highest) = highest_instant(trace, profile) {
         for (label, value) in memory_lines(highest, |size| bytes(to_signed(size))) {
             writeln!(out, "{label}: {value}")?;
         }
@@ -158,6 +157,13 @@ pub fn details(
         writeln!(out, "waited for the recorder, sum over the threads: {seconds:.2}s")?;
     }
     Ok(())
+}
+
+/// Returns the instant with the most resident memory within the profile's range, if the memory was measured then.
+pub fn highest_instant<'a>(trace: &'a OpenTrace, profile: &Profile) -> Option<&'a MemoryInstant> {
+    let within = profile.range.from_ns..=profile.range.to_ns;
+    let instants = trace.engine().definitions().memory.instants.iter().rev();
+    instants.filter(|instant| within.contains(&instant.time_ns)).max_by_key(|instant| instant.rss_bytes)
 }
 
 /// Writes what is missing in the trace, and why.
@@ -248,6 +254,39 @@ pub fn changes(
         writeln!(out, "nothing changed")?;
     } else if changed.len() > limit {
         writeln!(out, "and {} more functions", changed.len() - limit)?;
+    }
+    writeln!(out)
+}
+
+/// The same in lines of at most 100 columns, with numbers as on the page.
+pub fn short_changes(
+    out: &mut impl Write,
+    heading: &str,
+    rows: &[FunctionDiff],
+    cost: Cost,
+    limit: usize,
+    paint: Paint,
+) -> io::Result<()> {
+    let number = |value: i64| if cost.is_bytes() { numbers::bytes(value) } else { numbers::exact(value) };
+    let changed: Vec<&FunctionDiff> = rows.iter().filter(|row| row.delta != 0).collect();
+    writeln!(out, "{}", paint.heading(heading))?;
+    for row in changed.iter().take(limit) {
+        let note = match row.state {
+            State::New => " (new)".into(),
+            State::Gone => " (gone)".into(),
+            _ => format!(" ({} to {})", number(row.before), number(row.after)),
+        };
+        let file = row.file.as_deref().map(|file| file.rsplit('/').next().unwrap_or(file));
+        let file = file.map_or(String::new(), |file| format!("  {file}"));
+        let place = shortened(&format!("{}{file}{note}", shortened(&row.short, 50)), 86);
+        writeln!(out, "{}  {place}", paint.number(&format!("{:>12}", signed(row.delta, number))))?;
+    }
+    let (count, sum) = changed.iter().skip(limit).fold((0, 0), |(count, sum), row| (count + 1, sum + row.delta));
+    if changed.is_empty() {
+        writeln!(out, "nothing changed")?;
+    } else if count > 0 {
+        let rest = format!("in {}, each changed less", numbers::several(count, "more function"));
+        writeln!(out, "{:>12}  {}", signed(sum, number), paint.faint(&rest))?;
     }
     writeln!(out)
 }

@@ -45,6 +45,10 @@ pub struct Print {
     #[arg(short = 'd', long = "diff", value_name = "BASE", value_hint = clap::ValueHint::FilePath)]
     pub diff: Option<PathBuf>,
 
+    /// Show whole lists with whole stacks, in the layout of KDE's heaptrack_print, not one screen. Options about lists and
+    /// stacks do the same, and so does the name heaptrack_print.
+    #[arg(long, help_heading = "What is shown")]
+    full: bool,
     /// Leave out the template arguments `<...>` of names.
     #[arg(short = 't', long, value_name = "0|1", default_value = "1", default_missing_value = "1", num_args = 0..=1, value_parser = switch, action = clap::ArgAction::Set, help_heading = "What is shown")]
     pub shorten_templates: bool,
@@ -190,6 +194,9 @@ pub struct Print {
     /// The long names of the options that were given.
     #[arg(skip)]
     given: Vec<String>,
+    /// The command was started as `heaptrack_print`.
+    #[arg(skip)]
+    is_kdes_name: bool,
 }
 
 fn view(name: &str) -> Result<View, String> {
@@ -197,6 +204,11 @@ fn view(name: &str) -> Result<View, String> {
 }
 
 impl Print {
+    /// The same for the command name of KDE's tool, which has only one layout.
+    pub fn for_kdes_name(words: Vec<OsString>) -> Result<Print, Wrong> {
+        Ok(Print { is_kdes_name: true, ..Print::from_words(words)? })
+    }
+
     /// Returns `Err` on wrong usage, `--help` and `--version`.
     pub fn from_words(words: Vec<OsString>) -> Result<Print, Wrong> {
         let mut command = Print::command();
@@ -280,8 +292,53 @@ impl Print {
     /// Returns what the outputs need to know of each live block.
     pub fn reading(&self, query: &Query) -> Reading {
         let walks = |output: &Output| matches!(output, Output::View(_) | Output::Histogram | Output::Massif);
-        let is_range = !query.is_whole() || self.print_leaks || self.compare.is_some();
+        let is_range = !query.is_whole() || self.print_leaks || self.is_one_screen() || self.compare.is_some();
         if is_range || self.outputs().iter().any(walks) { Reading::Range } else { Reading::Session }
+    }
+
+    /// Returns true if the text is one screen: no option asks for lists or changes them.
+    pub fn is_one_screen(&self) -> bool {
+        const ABOUT_LISTS: [&str; 16] = [
+            "full",
+            "shorten-templates",
+            "merge-backtraces",
+            "print-peaks",
+            "print-allocators",
+            "print-temporary",
+            "print-leaks",
+            "peak-limit",
+            "sub-peak-limit",
+            "print-suppressions",
+            "cost",
+            "hide",
+            "collapse",
+            "merge",
+            "limit",
+            "depth",
+        ];
+        !self.is_kdes_name && !ABOUT_LISTS.iter().any(|option| self.has(option))
+    }
+
+    /// Returns the options that select a part of the trace, with their values.
+    pub fn selecting(&self) -> Vec<String> {
+        let one =
+            |option: &str, value: &Option<String>| value.iter().map(|value| format!("--{option} {value}")).collect();
+        let several =
+            |option: &str, values: &[String]| values.iter().map(|value| format!("--{option} {value}")).collect();
+        let all: [Vec<String>; 11] = [
+            one("domain", &self.domain),
+            one("from", &self.from),
+            one("to", &self.to),
+            several("include", &self.include),
+            several("exclude", &self.exclude),
+            one("filter-bt-function", &self.filter_bt_function),
+            several("thread", &self.thread),
+            several("process", &self.process),
+            several("allocator", &self.allocator),
+            one("size", &self.size),
+            one("lifetime", &self.lifetime),
+        ];
+        all.concat()
     }
 
     fn has(&self, option: &str) -> bool {

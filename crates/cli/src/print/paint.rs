@@ -39,6 +39,13 @@ impl Paint {
 
     /// Returns `part` of `whole` as a bar of ten characters and a percentage. Returns nothing without colours.
     pub fn bar(self, part: i64, whole: i64) -> String {
+        let bar = self.bar_only(part, whole);
+        let share = (part as f64 / whole as f64).abs().clamp(0.0, 1.0);
+        if bar.is_empty() { bar } else { format!("{bar}{:5.1} %  ", share * 100.0) }
+    }
+
+    /// Returns `part` of `whole` as a bar of ten characters and a space. Returns nothing without colours.
+    pub fn bar_only(self, part: i64, whole: i64) -> String {
         if !self.is_on || whole == 0 {
             return String::new();
         }
@@ -47,7 +54,7 @@ impl Paint {
         let eighths = (share * 80.0).round() as usize;
         let bar = format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8]);
         let width = eighths.div_ceil(8);
-        format!("\x1b[32m{bar}{}\x1b[0m {:5.1} %  ", " ".repeat(10 - width.min(10)), share * 100.0)
+        format!("\x1b[32m{bar}{}\x1b[0m ", " ".repeat(10 - width.min(10)))
     }
 }
 

@@ -103,7 +103,7 @@ fn line(row: &ProcessRow, at_peak: Option<u64>, depth: usize, paint: Paint) -> S
 }
 
 /// Leaves out the middle of a text that is too long.
-fn shortened(text: &str, most: usize) -> String {
+pub fn shortened(text: &str, most: usize) -> String {
     let one_line = |c: char| if c.is_control() { ' ' } else { c };
     let letters: Vec<char> = text.chars().map(one_line).collect();
     if letters.len() <= most {

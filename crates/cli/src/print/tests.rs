@@ -128,7 +128,7 @@ fn named_frames_are_expanded_and_one_is_blamed() {
               "module": "/bin/a", "offset": 0x1139, "inlined": false, "class": "program" },
         ])
     );
-    let text = print(&bytes, &[]);
+    let text = print(&bytes, &["--full"]);
     let stack = "\ngo\n  at /x.js:2\n  in ??\n1000B consumed over 1 calls from:\n    [frames left out]\n    std::f(int)\n      \
                  at /usr/include/c++/12/f.h:3\n      in /bin/a\n    main\n      at /home/me/a.cc:9\n";
     assert!(text.contains(stack), "{text}");
@@ -174,7 +174,7 @@ fn a_diff_with_itself_is_nothing() {
     let path = std::env::temp_dir().join(format!("heaptrack-print.{}.base.htz", std::process::id()));
     let bytes = file(&blocks());
     fs::write(&path, &bytes).unwrap();
-    let text = print(&bytes, &["--diff", path.to_str().unwrap()]);
+    let text = print(&bytes, &["--full", "--diff", path.to_str().unwrap()]);
     let same = "\nMOST CALLS TO ALLOCATION FUNCTIONS\nnothing changed\n\nPEAK MEMORY CONSUMERS\nnothing changed\n\n";
     assert!(text.contains(same), "{text}");
     assert!(text.ends_with("total memory leaked: 0B\n") && text.contains("nothing changed"), "{text}");
@@ -206,4 +206,51 @@ fn a_part_of_a_trace_has_its_own_numbers() {
     assert_eq!((&at["totals"]["allocations"], &at["totals"]["leaked_bytes"]), (&json!(0), &json!(1010)));
     let none: Value = serde_json::from_str(&print(&bytes, &["--json", "--include", "nowhere"])).unwrap();
     assert_eq!((&none["totals"]["allocations"], &none["peak"]), (&json!(0), &json!([])));
+}
+
+#[test]
+fn one_screen_has_the_answers() {
+    let text = print(&file(&blocks()), &[]);
+    let (first, rest) = text.split_once('\n').unwrap();
+    assert!(first.ends_with(": ./a \"b\" c"), "{first}");
+    let expected = "\
+ran for 0 s; it is not known how the program ended
+
+allocated   1.02 kB in 3 allocations, 1 of them short-lived (33 %)
+peak        1.02 kB in 3 blocks, at 0 s
+not freed   1.01 kB in 2 blocks
+
+AT THE PEAK, BY YOUR CODE
+    1.02 kB  100 %  a+0x1139
+";
+    assert!(rest.starts_with(expected), "{text}");
+    assert!(rest.contains("\nNOT FREED: LEAK OR NOT?\n    1.01 kB  100 %  one-time: a+0x1139\n"), "{text}");
+    assert!(rest.contains("\nMOST ALLOCATIONS\n          3  100 %  a+0x1139, 33 % short-lived\n"), "{text}");
+    let path = std::env::temp_dir().join(format!("heaptrack-screen.{}", std::process::id()));
+    std::fs::write(&path, file(&blocks())).unwrap();
+    let text = print(&file(&blocks()), &["--diff", path.to_str().unwrap()]);
+    std::fs::remove_file(&path).unwrap();
+    assert!(text.contains("\npeak            1.02 kB     1.02 kB         0 B  +0.0 %\n"), "{text}");
+    assert!(text.contains("\nWHAT CHANGED AT THE PEAK\nnothing changed\n"), "{text}");
+}
+
+/// Whatever a trace contains, the screen has room for it.
+#[test]
+fn one_screen_is_one_screen() {
+    let mut names = SymbolsBuilder::default();
+    names.module(1, SymbolState::Debug, "");
+    let long = "x::".repeat(100);
+    let function = Some(names.function("_Z1f", &long, &long));
+    let at = Some(names.string(&format!("/home/me/{}.cc", "y".repeat(200))));
+    names.frame(0x1139, vec![CodeLocation { function, file: at, line: Some(3), inlined: false }]);
+    let mut blocks = blocks();
+    blocks.push(names.take().to_block());
+    for options in [&[][..], &["--at", "end"], &["--include", "nowhere"], &["--from", "start", "--size", "..10"]] {
+        let text = print(&file(&blocks), options);
+        // The commands have the path of the trace, whole, so that they can be copied.
+        let is_command = |line: &&str| line.contains("heaptrack analyze ") || line.contains("heaptrack print --full ");
+        let longest = text.lines().filter(|line| !is_command(line)).map(|line| line.chars().count()).max().unwrap();
+        assert!(text.lines().count() <= 45 && text.lines().filter(is_command).count() == 2, "{text}");
+        assert!(longest <= 100, "{longest}: {text}");
+    }
 }

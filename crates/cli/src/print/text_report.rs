@@ -16,6 +16,9 @@ impl LoadedTrace {
         if let Some(known) = self.trace.engine().definitions().profile {
             return self.write_profile_text(known, options, query, paint, out);
         }
+        if options.is_one_screen() {
+            return self.write_one_screen(options, query, paint, out);
+        }
         header(out, &[self])?;
         writeln!(out, "{}\n", extra_sections::ending(&self.trace))?;
         let left = self.left();
@@ -83,13 +86,18 @@ impl LoadedTrace {
     }
 
     fn write_verdicts(&self, options: &Print, query: &Query, paint: Paint, out: &mut impl Write) -> anyhow::Result<()> {
+        let leaks = self.judged(query)?;
+        Ok(extra_sections::verdicts(out, &leaks, &self.table, options.given_rows(), paint)?)
+    }
+
+    /// Returns every place that holds memory at the end, with a verdict. The one with the most memory comes first.
+    pub fn judged(&self, query: &Query) -> anyhow::Result<Vec<view::Leak>> {
         let mut blocks = self.trace.blocks().map_err(|error| self.unreadable(&error))?;
         let mut trace = self.trace.for_view(&self.table, &mut blocks);
-        // The limit is applied by the section, because known leaks must not count as rows.
+        // The limit is applied by what shows them, because known leaks must not count as rows.
         let mut all = query.within(self.trace.engine());
         all.limit = 0;
-        let leaks = view::judge(&mut trace, &all).map_err(|error| self.unreadable(&error))?;
-        Ok(extra_sections::verdicts(out, &leaks, &self.table, options.given_rows(), paint)?)
+        view::judge(&mut trace, &all).map_err(|error| self.unreadable(&error))
     }
 
     /// Writes the section about the program's own allocators, after the report about malloc.

@@ -4,23 +4,8 @@ use crate::answer::Answer;
 use crate::screen::Screen;
 use crate::sheet::{Cell, Column, Sheet};
 use crate::units::{bytes, exact, full, percent, time};
-use analysis::view::{Leak, Verdict};
+use analysis::view::Leak;
 use analysis::{Cost, to_signed};
-
-/// The label of a verdict, and what it means, as on the page.
-const fn words(verdict: Verdict) -> (&'static str, &'static str) {
-    match verdict {
-        Verdict::Grows => ("grows", "It grew up to the end: a leak, or a cache without a limit."),
-        Verdict::Bounded => ("levelled off", "It reached a level and stays there: most likely a cache."),
-        Verdict::Once => {
-            ("one-time", "Allocated within a short time, and nothing after that: start-up, a pool, a table.")
-        }
-        Verdict::Exit => ("freed at exit", "Held up to the end and freed only when the program ended: not a leak."),
-        Verdict::Tail => {
-            ("in use at end", "In use when the program ended; earlier blocks were freed: most likely not a leak.")
-        }
-    }
-}
 
 /// How many blocks are left. In a trace with a size limit only the later allocations are counted, and more blocks than
 /// that may be live.
@@ -49,7 +34,7 @@ pub(super) fn sheet<'a>(screen: &'a Screen, answer: &'a Answer, rows: &'a [Leak]
         let level = answer.table.level(leak.node);
         let name = name_of(&answer.table, level, screen.has_full_names);
         let name = Cell::placed(name, place_of(&answer.table, level));
-        let label = if leak.suppressed.is_some() { "suppressed" } else { words(leak.verdict).0 };
+        let label = if leak.suppressed.is_some() { "suppressed" } else { leak.verdict.words().0 };
         let share = if leak.suppressed.is_some() { String::new() } else { percent(to_signed(leak.live_bytes), total) };
         let mut cells = vec![
             name,
@@ -67,7 +52,7 @@ pub(super) fn sheet<'a>(screen: &'a Screen, answer: &'a Answer, rows: &'a [Leak]
 
 pub(super) fn details(answer: &Answer, rows: &[Leak], row: usize) -> Vec<String> {
     let Some(leak) = rows.get(row) else { return Vec::new() };
-    let (label, meaning) = words(leak.verdict);
+    let (label, meaning) = leak.verdict.words();
     let mut lines = about(&answer.table, answer.table.level(leak.node));
     lines.push(format!("{label}: {}", leak.reason));
     lines.push(meaning.into());
