@@ -118,9 +118,12 @@ impl LoadedTrace {
             let heading = format!("WHAT CHANGED {}", change_heading(cost));
             extra_sections::short_changes(out, &heading, &rows, cost, ROWS, paint)?;
         }
-        let options =
-            if matches!(before, Before::Same(_)) { "print --full --compare @T" } else { "diff --full BEFORE" };
-        Ok(writeln!(out, "Next:       heaptrack {options} {}", quoted(self.trace.path()))?)
+        let file = quoted(self.trace.path());
+        let command = match before {
+            Before::Other(base) => format!("diff --full {} {file}", quoted(base.trace.path())),
+            Before::Same(_) => format!("print --full --compare @T {file}"),
+        };
+        Ok(writeln!(out, "Next:       heaptrack {command}")?)
     }
 
     /// The totals of a comparison. The first ones have lists of functions.
