@@ -58,7 +58,7 @@ await check("the engine's sums are those of its parts", async () => {
 await check("the Summary says how much of the highest RSS were live blocks, and leads to the tab", async () => {
   const blocks = kinds.find(({ kind }) => kind === "blocks").rss_bytes[highest];
   const line = page.locator(".memory-line");
-  equal([await numbers(page, "memory"), await numbers(page, "highest")], [{ highest: instants[highest].rss_bytes }, { time_ns: time(highest), blocks }], "the line");
+  equal([await numbers(page, "memory"), await numbers(page, "highest")], [{ highest: instants[highest].rss_bytes }, { time_ns: time(highest), blocks, share: blocks / instants[highest].rss_bytes }], "the line");
   await line.getByRole("button").click();
   await page.waitForFunction(() => location.hash === "#/memory");
 });

@@ -39,8 +39,8 @@ fn traces() -> &'static Path {
         }
         let screens = target("screens");
         let screens = screens.to_str().expect("a path");
-        record(&folder, "screens", &[screens, "after"]);
-        record(&folder, "screens-before", &[screens]);
+        record_with(&folder, "screens", &["--memory-every", "20ms"], &[screens, "after"]);
+        record_with(&folder, "screens-before", &["--memory-every", "20ms"], &[screens]);
         record(&folder, "allocators", &[target("own_names").to_str().expect("a path")]);
         merge(&folder, "tree", &["orders", "screens"]);
         record_memory(&folder, "memory");

@@ -127,7 +127,8 @@ const candidates = async (number, context, screen) => {
     }
     case "highest": {
       const { instants, highest } = await engine.memory(state);
-      return [rest === "time_ns" ? instants[highest].time_ns : ofKind(instants[highest], rest)];
+      const top = instants[highest];
+      return [rest === "time_ns" ? top.time_ns : rest === "share" ? ofKind(top, "blocks") / top.rss_bytes : ofKind(top, rest)];
     }
     case "instant": {
       const { instants, shown } = await engine.memory(state);

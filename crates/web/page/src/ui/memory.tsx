@@ -410,6 +410,7 @@ export const MemoryLine = (): JSX.Element | null => {
   const top = all && all.highest !== null ? all.instants[all.highest] : undefined;
   if (!all || !top) return null;
   const held = all.kinds.find(({ kind }) => kind === "blocks")?.rss_bytes[all.highest ?? 0] ?? 0;
+  const share = top.rss_bytes > 0 ? held / top.rss_bytes : 0;
   return (
     <p class="card memory-line">
       Highest RSS of which the parts were measured:{" "}
@@ -424,7 +425,11 @@ export const MemoryLine = (): JSX.Element | null => {
       <Num of="highest blocks" value={held}>
         {bytes(held)}
       </Num>{" "}
-      <span class="share-of-all">({percent(top.rss_bytes > 0 ? held / top.rss_bytes : 0)})</span> were live blocks.{" "}
+      (
+      <Num of="highest share" value={share}>
+        {percent(share)}
+      </Num>
+      ) were live blocks.{" "}
       <button type="button" class="link" onClick={() => change({ view: "memory" })}>
         All parts of the memory
       </button>
