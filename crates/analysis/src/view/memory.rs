@@ -2,6 +2,7 @@
 mod kinds;
 
 use super::Trace;
+use crate::engine::Engine;
 use crate::query::Query;
 use format::{MemoryInstant, MemoryPart, MemoryParts};
 use kinds::Kind;
@@ -68,26 +69,47 @@ impl<'a> From<&'a MemoryInstant> for Instant<'a> {
             live_blocks: instant.live_blocks,
             requested_bytes: instant.requested_bytes,
             usable_bytes: instant.usable_bytes,
-            parts_rss_bytes: instant.parts.iter().map(|part| part.rss_bytes).sum(),
-            parts_pss_bytes: instant.parts.iter().map(|part| part.pss_bytes).sum(),
+            parts_rss_bytes: memory_sums(instant).0,
+            parts_pss_bytes: memory_sums(instant).1,
             parts: instant.parts.iter().map(Part::from).collect(),
         }
     }
 }
 
+/// With `at=T`: the last instant up to T. Otherwise all instants of the range.
+pub fn memory_instants<'a>(engine: &'a Engine, query: &Query) -> Vec<&'a MemoryInstant> {
+    let range = engine.range(query);
+    let from_ns = if query.is_of_an_instant() { 0 } else { range.from_ns };
+    let instants = engine.definitions().memory.instants.iter();
+    let mut within: Vec<&MemoryInstant> =
+        instants.filter(|instant| (from_ns..=range.to_ns).contains(&instant.time_ns)).collect();
+    if query.is_of_an_instant() {
+        within.drain(..within.len().saturating_sub(1));
+    }
+    within
+}
+
+/// Why there are no instants in a time.
+pub fn why_no_memory(engine: &Engine) -> String {
+    let MemoryParts { reason, instants } = &engine.definitions().memory;
+    match (reason.as_str(), instants.is_empty()) {
+        (_, false) => "the parts of the memory were not measured in this time".to_owned(),
+        ("", true) => NEVER.to_owned(),
+        (reason, true) => reason.to_owned(),
+    }
+}
+
+/// RSS and PSS of all parts together.
+pub fn memory_sums(instant: &MemoryInstant) -> (u64, u64) {
+    let sum = |bytes: fn(&MemoryPart) -> u64| instant.parts.iter().map(bytes).sum();
+    (sum(|part| part.rss_bytes), sum(|part| part.pss_bytes))
+}
+
 impl<'a> Memory<'a> {
-    /// With `at=T`: the last instant up to T. Otherwise all instants of the range. With `limit=N`: the N largest parts of
-    /// each instant.
+    /// With `limit=N`: the N largest parts of each instant.
     pub(crate) fn new(trace: &Trace<'a>, query: &Query) -> Self {
         let definitions = trace.engine.definitions();
-        let range = trace.engine.range(query);
-        let from_ns = if query.is_of_an_instant() { 0 } else { range.from_ns };
-        let MemoryParts { reason, instants } = &definitions.memory;
-        let within = instants.iter().filter(|instant| (from_ns..=range.to_ns).contains(&instant.time_ns));
-        let mut within: Vec<&'a MemoryInstant> = within.collect();
-        if query.is_of_an_instant() {
-            within.drain(..within.len().saturating_sub(1));
-        }
+        let within = memory_instants(trace.engine, query);
         let kinds = kinds::kinds(&within);
         let mut instants: Vec<Instant<'a>> = within.into_iter().map(Instant::from).collect();
         if query.limit > 0 {
@@ -98,7 +120,7 @@ impl<'a> Memory<'a> {
         }
         // The first of several equal ones.
         let highest = (0..instants.len()).rev().max_by_key(|index| instants[*index].rss_bytes);
-        let reason = Some(reason.as_str()).filter(|reason| !reason.is_empty());
+        let reason = Some(definitions.memory.reason.as_str()).filter(|reason| !reason.is_empty());
         Memory { pid: definitions.session.pid, highest, reason, instants, kinds }
     }
 
@@ -108,11 +130,7 @@ impl<'a> Memory<'a> {
             let follows = definitions.processes.len() > 1;
             return follows.then(|| "the parts are those of the first process only".to_owned());
         }
-        Some(match (self.reason, definitions.memory.instants.is_empty()) {
-            (_, false) => "the parts of the memory were not measured in this time".to_owned(),
-            (Some(reason), true) => reason.to_owned(),
-            (None, true) => NEVER.to_owned(),
-        })
+        Some(why_no_memory(trace.engine))
     }
 }
 

@@ -118,10 +118,14 @@ export const MemoryView = (): JSX.Element => {
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`;
 
 /** Why there are no parts, and what to do to see them. */
-const whyEmpty = ({ reason }: Memory, processes: number): string => {
-  if (reason !== null) return `${sentence(reason)} Record the program as a user who may read it.`;
-  if (processes > 0) return "This trace of several processes has no parts of the resident memory; a merged trace never has them, so open the traces that it was made of.";
-  return "This trace has no parts of the resident memory; to see them, record a run of more than 50 ms with this version of heaptrack, and not with --memory-every off.";
+const whyEmpty = ({ reason }: Memory, processes: number): JSX.Element => {
+  if (reason !== null) return <>{sentence(reason)} Record the program as a user who may read it.</>;
+  if (processes > 0) return <>This trace of several processes has no parts of the resident memory; a merged trace never has them, so open the traces that it was made of.</>;
+  return (
+    <>
+      This trace has no parts of the resident memory; to see them, record a run of more than 50 ms with this version of heaptrack, and not with <code>--memory-every off</code>.
+    </>
+  );
 };
 
 const Areas = ({ all, index }: { all: Memory; index: number | undefined }): JSX.Element => {
