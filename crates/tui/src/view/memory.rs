@@ -122,6 +122,7 @@ fn sheet_of_instants(instants: &[MemoryInstant], width: usize) -> Sheet<'_> {
 }
 
 pub(super) fn details(answer: &Answer, instants: &[MemoryInstant], row: usize) -> Vec<String> {
+    let mut kinds = Vec::new();
     let (mut lines, instant) = match shown(answer, instants) {
         Some(instant) => {
             let parts = parts(instant);
@@ -132,11 +133,10 @@ pub(super) fn details(answer: &Answer, instants: &[MemoryInstant], row: usize) -
         }
         None => {
             let Some(instant) = instants.get(row) else { return Vec::new() };
-            let mut lines = vec![format!("Measured at {}; Enter shows the parts", time(instant.time_ns))];
             let occurs = |kind: &str| instant.parts.iter().any(|part| part.kind == kind);
-            let kinds = KINDS.iter().filter(|(kind, _)| occurs(kind));
-            lines.extend(kinds.map(|(kind, name)| format!("{name}: {}", all_digits(instant.rss_of(kind)))));
-            (lines, instant)
+            let of_kind = |(kind, name): &(&str, &str)| format!("{name}: {}", all_digits(instant.rss_of(kind)));
+            kinds.extend(KINDS.iter().filter(|(kind, _)| occurs(kind)).map(of_kind));
+            (vec![format!("Measured at {}; Enter shows the parts", time(instant.time_ns))], instant)
         }
     };
     let (rss, pss) = memory_sums(instant);
@@ -154,5 +154,6 @@ pub(super) fn details(answer: &Answer, instants: &[MemoryInstant], row: usize) -
     let limit = instant.cgroup_limit_bytes.map(|bytes| format!(", limit of the cgroup {}", size(bytes)));
     let beside = format!("swap {}, page tables {}", size(instant.swap_bytes), size(instant.page_table_bytes));
     lines.push(format!("Beside the sum: {beside}{}{}", cache.unwrap_or_default(), limit.unwrap_or_default()));
+    lines.extend(kinds);
     lines
 }
