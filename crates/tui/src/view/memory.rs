@@ -50,6 +50,14 @@ fn kind_name(kind: &str) -> &str {
     KINDS.iter().find(|(known, _)| *known == kind).map_or(kind, |(_, name)| *name)
 }
 
+/// A path is often wider than the column. The details have all of it.
+fn short_name(part: &MemoryPart) -> &str {
+    match part.kind.as_str() {
+        part_kind::FILE => part.name.rsplit('/').next().unwrap_or(&part.name),
+        _ => &part.name,
+    }
+}
+
 fn size(value: u64) -> String {
     bytes(to_signed(value))
 }
@@ -95,7 +103,7 @@ fn sheet_of_parts(instant: &MemoryInstant) -> Sheet<'_> {
     let row = move |row: usize| -> Vec<Cell> {
         let Some(part) = parts.get(row) else { return Vec::new() };
         vec![
-            Cell::placed(kind_name(&part.kind).to_owned(), part.name.clone()),
+            Cell::placed(kind_name(&part.kind).to_owned(), short_name(part).to_owned()),
             size(part.rss_bytes).into(),
             percent(to_signed(part.rss_bytes), to_signed(instant.rss_bytes)).into(),
             size(part.pss_bytes).into(),
