@@ -82,8 +82,12 @@ const useInstants = (isWanted: boolean): { value: Memory | undefined; error: str
 /** As a click in the timeline. A comparison of two moments ends when another moment is selected. */
 const select = (instant: Instant, { compare }: State): void => change({ at: instant.time_ns, from: undefined, to: undefined, compare: compare?.startsWith("@") ? undefined : compare });
 
-/** The tree of the blocks that were live at an instant. */
-const openTree = (instant: Instant): void => change({ view: "bottom-up", domain: "malloc", at: instant.time_ns, from: undefined, to: undefined, compare: undefined });
+/** Opens the tree of the blocks that were live at an instant. Of several processes, the parts are those of the first one, so are the blocks. A report cannot select a process. */
+const useTree = (): ((instant: Instant) => void) => {
+  const { trace, status } = usePage();
+  const process = (trace.session?.processes ?? 0) > 0 && !status.report ? { process: ["#0"] } : {};
+  return (instant) => change({ view: "bottom-up", domain: "malloc", at: instant.time_ns, from: undefined, to: undefined, compare: undefined, ...process });
+};
 
 export const MemoryView = (): JSX.Element => {
   const { state, peak, trace } = usePage();
@@ -130,6 +134,7 @@ const whyEmpty = ({ reason }: Memory, processes: number): JSX.Element => {
 
 const Areas = ({ all, index }: { all: Memory; index: number | undefined }): JSX.Element => {
   const { state, runtime, say } = usePage();
+  const openTree = useTree();
   const place = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const { width } = useSize(place);
@@ -287,6 +292,7 @@ const sorted = (parts: Part[], order: Order, isReversed: boolean): Part[] => {
 
 const Parts = ({ instant: { time_ns: wanted } }: { instant: Instant }): JSX.Element => {
   const { state } = usePage();
+  const openTree = useTree();
   const answer = useRaw("memory", `at=${wanted}`);
   const instant = (answer.value as unknown as Memory | undefined)?.instants[0];
   if (answer.error) return <Problem text={answer.error} />;
@@ -409,7 +415,7 @@ const Sums = ({ instant }: { instant: Instant }): JSX.Element => {
 
 /** One line of the Summary: how much of the highest RSS were live blocks. */
 export const MemoryLine = (): JSX.Element | null => {
-  const { mode, isDiff } = usePage();
+  const { mode, isDiff, trace } = usePage();
   const { value: all } = useInstants(mode === "session" && !isDiff);
   const top = all && all.highest !== null ? all.instants[all.highest] : undefined;
   if (!all || !top) return null;
@@ -417,7 +423,7 @@ export const MemoryLine = (): JSX.Element | null => {
   const share = top.rss_bytes > 0 ? held / top.rss_bytes : 0;
   return (
     <p class="card memory-line">
-      Highest RSS of which the parts were measured:{" "}
+      Highest RSS{(trace.session?.processes ?? 0) > 0 && " of the first process"} of which the parts were measured:{" "}
       <Num of="memory highest" value={top.rss_bytes}>
         {bytes(top.rss_bytes)}
       </Num>{" "}
