@@ -347,7 +347,7 @@ const Parts = ({ instant: { time_ns: wanted } }: { instant: Instant }): JSX.Elem
           Callers of live blocks
         </button>
       </div>
-      <div class="parts-table">
+      <div class="parts-table" style={{ maxHeight: `${list.length * 26 + 34}px` }}>
         <ListGrid
           label="Parts of the memory"
           name="memory"
