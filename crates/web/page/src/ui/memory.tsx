@@ -112,7 +112,7 @@ export const MemoryView = (): JSX.Element => {
             </p>
           )}
           <Areas all={all} index={index} />
-          {instant ? <Parts key={instant.time_ns} instant={instant} /> : <Empty>The parts of the memory were not measured {state.at === undefined ? "in this range. Choose a longer one" : `before ${time(all.instants[0]?.time_ns ?? 0)}. Choose a later moment`}, or click in the chart.</Empty>}
+          {instant ? <Parts wanted={instant.time_ns} /> : <Empty>The parts of the memory were not measured {state.at === undefined ? "in this range. Choose a longer one" : `before ${time(all.instants[0]?.time_ns ?? 0)}. Choose a later moment`}, or click in the chart.</Empty>}
         </>
       )}
     </section>
@@ -290,7 +290,8 @@ const sorted = (parts: Part[], order: Order, isReversed: boolean): Part[] => {
   return isReversed ? list.reverse() : list;
 };
 
-const Parts = ({ instant: { time_ns: wanted } }: { instant: Instant }): JSX.Element => {
+/** The parts of the instant at this time. While they are requested, those of the earlier one stay, under its own time. */
+const Parts = ({ wanted }: { wanted: number }): JSX.Element => {
   const { state } = usePage();
   const openTree = useTree();
   const answer = useRaw("memory", `at=${wanted}`);
@@ -353,7 +354,7 @@ const Parts = ({ instant: { time_ns: wanted } }: { instant: Instant }): JSX.Elem
           name="memory"
           columns={columns}
           list={list}
-          version={`${answer.value ? wanted : ""} ${state.order} ${state.reversed}`}
+          version={`${instant.time_ns} ${state.order} ${state.reversed}`}
           idOf={(part) => `${part.kind} ${part.name}`}
           onOpen={(part) => part.kind === "blocks" && openTree(instant)}
           sort={{ id: state.order, ascending: isText(state.order) !== state.reversed }}
