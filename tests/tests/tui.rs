@@ -228,7 +228,7 @@ fn a_small_screen_without_colours_has_everything() {
         ("7", "Size"),
         ("8", "Lived"),
         ("9", "Thread"),
-        ("r", "The trace has no parts of the resident memory."),
+        ("r", "r Mem s Src"),
         ("s", "File, and its line"),
     ] {
         screen.keys(&[key]);
