@@ -607,7 +607,7 @@ impl Asked<'_> {
                 }
             }
             let at = |list: &Value| number(&list[index]);
-            let kind = |kind: &'_ Value| (at(&kind["rss_bytes"]), at(&kind["pss_bytes"]));
+            let kind = |kind: &Value| (at(&kind["rss_bytes"]), at(&kind["pss_bytes"]));
             let found = list(&answer["kinds"]).iter().map(|one| (one["kind"].as_str().unwrap_or_default(), kind(one)));
             // A kind that occurs only at other instants is 0 here.
             let found = found.filter(|(name, sums)| expected.contains_key(name) || *sums != (0, 0)).collect();
