@@ -7,7 +7,7 @@ const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 const server = await serve([trace("orders"), trace("base"), trace("longer")]);
 const page = await visit(server.url);
 await settled(page);
-const VIEWS = ["summary", "flame", "bottom-up", "top-down", "callers?fn=main", "consumed", "allocations", "temporary", "sizes", "lifetimes", "leaks", "threads", "source", "summary?compare=1&runs=2&normalise=second", "bottom-up?compare=1&runs=2", "flame?compare=1"];
+const VIEWS = ["summary", "flame", "bottom-up", "top-down", "callers?fn=main", "consumed", "allocations", "temporary", "sizes", "memory", "lifetimes", "leaks", "threads", "source", "summary?compare=1&runs=2&normalise=second", "bottom-up?compare=1&runs=2", "flame?compare=1"];
 // The page's content security policy forbids foreign scripts, but the browser's debugger may run them.
 const problems = async () => {
   const found = await page.evaluate(`${axe}; axe.run(document, { resultTypes: ["violations"] })`);

@@ -6,7 +6,7 @@ import { bin, check, equal, go, has, holds, print, rows, serve, settled, trace, 
 
 /** The number of blocks that tests/tests/page.rs takes from the pool. */
 const TAKEN = 20_000;
-const VIEWS = ["summary", "stacks", "profile", "bottom-up", "top-down", "callers", "flame", "timeline", "sizes", "lifetimes", "threads", "leaks", "source", "suppressions"];
+const VIEWS = ["summary", "stacks", "profile", "bottom-up", "top-down", "callers", "flame", "timeline", "sizes", "memory", "lifetimes", "threads", "leaks", "source", "suppressions"];
 const COSTS = ["peak_bytes", "leaked_bytes", "allocations", "temporary", "allocated_bytes"];
 
 const file = trace("pool");

@@ -24,6 +24,9 @@ await check("--live records and shows; the page grows with it and stays when it 
   const events = async () => Number.parseFloat((await page.locator(".facts").innerText()).match(/([\d,.]+)( k)? events/)[1].replace(/,/g, ""));
   await page.waitForFunction(() => /[1-9][\d,.]*( k)? events/.test(document.querySelector(".facts")?.textContent ?? ""));
   const before = await page.locator(".facts").innerText();
+  await page.getByRole("tab", { name: "Memory" }).click();
+  await page.waitForSelector('[aria-label="Parts of the memory"] .grid-row');
+  await page.getByRole("tab", { name: "Summary" }).click();
   feed(300);
   await page.waitForFunction((old) => document.querySelector(".facts")?.textContent !== old, before);
   holds((await events()) > 0, "events");

@@ -22,6 +22,7 @@ const MISTAKES = [
   ["a change is written with the wrong sign", "ui/figures.tsx", "{signed(now(cost) - before(cost), kind)}", "{signed(before(cost) - now(cost), kind)}"],
   ["a mean life of nothing is a short one", "costs.ts", "return of === undefined || (costs[at(of)] ?? 0) > 0;", "return true;"],
   ["under a filter the peak is that of the whole process", "ui/timeline.tsx", "const peakValue = isPart ? (data.totals.peak_bytes ?? 0)", "const peakValue = isPart && !peak ? (data.totals.peak_bytes ?? 0)"],
+  ["the parts of the highest instant are shown, whatever moment is selected", "ui/memory.tsx", "if (at !== undefined) {", "if (at !== undefined && highest === null) {"],
 ];
 const IMPORTS = { "ui/leaks.tsx": ["import { timeless }", "import { query, timeless }"], "ui/detail.tsx": ["import { useState }", "import { useRef, useState }"] };
 /** The crawler must find a mistake within this many states. */

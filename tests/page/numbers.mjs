@@ -9,7 +9,7 @@ const QUERIES = [
   ["from=20000000&to=300000000", ["--from", "20000000ns", "--to", "300000000ns"]],
   ["include=function:a&size=32..", ["--include", "function:a", "--size", "32.."]],
 ];
-const VIEWS = ["summary", "stacks", "profile", "bottom-up", "top-down", "callers", "flame", "timeline", "sizes", "lifetimes", "threads", "leaks", "source", "suppressions"];
+const VIEWS = ["summary", "stacks", "profile", "bottom-up", "top-down", "callers", "flame", "timeline", "sizes", "memory", "lifetimes", "threads", "leaks", "source", "suppressions"];
 const LEVELS = { mine: ["--hide", "all-but-mine"], all: [] };
 
 for (const name of ["orders", "python", "node"]) {

@@ -22,7 +22,7 @@ await check("it is one file that makes no request and runs only its own script",
   equal(asked, [], "requests");
 });
 await check("every view is there", async () => {
-  for (const view of ["summary", "flame", "bottom-up", "top-down", "callers?fn=main", "consumed", "allocations", "temporary", "sizes", "lifetimes", "leaks", "threads", "source"]) {
+  for (const view of ["summary", "flame", "bottom-up", "top-down", "callers?fn=main", "consumed", "allocations", "temporary", "sizes", "memory", "lifetimes", "leaks", "threads", "source"]) {
     await go(page, `#/${view}`);
     equal(await page.locator(".problem").count(), 0, view);
   }

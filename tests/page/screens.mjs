@@ -15,6 +15,7 @@ const SCREENS = {
   sizes: "#/sizes",
   lifetimes: "#/lifetimes",
   leaks: "#/leaks",
+  memory: "#/memory",
   threads: "#/threads?chart=threads",
   source: "#/source",
   range: "#/summary?from=100000000&to=300000000",

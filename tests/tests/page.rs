@@ -3,12 +3,14 @@
 //!
 //! `node tests/page/run.mjs THEME` runs one theme by hand with `HEAPTRACK_BIN` and `TRACES` set. Pictures of every
 //! view, and of failed checks, are left in `target/screenshots`.
+use format::{Block, Reader};
+use heaptrack_tests::process;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{sources, target, workspace};
 use heaptrack_tests::twins;
 use heaptrack_tests::twins::Version::{After, Before};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 const PYTHON: &str = "\
@@ -37,10 +39,12 @@ fn traces() -> &'static Path {
         }
         let screens = target("screens");
         let screens = screens.to_str().expect("a path");
-        record(&folder, "screens", &[screens, "after"]);
-        record(&folder, "screens-before", &[screens]);
+        record_with(&folder, "screens", &["--memory-every", "20ms"], &[screens, "after"]);
+        record_with(&folder, "screens-before", &["--memory-every", "20ms"], &[screens]);
         record(&folder, "allocators", &[target("own_names").to_str().expect("a path")]);
         merge(&folder, "tree", &["orders", "screens"]);
+        record_memory(&folder, "memory");
+        record_with(&folder, "memory-off", &["--memory-every", "off"], &[orders]);
         let pool = pool(&folder);
         record(&folder, "pool", &[&pool, "20000"]);
         record(&folder, "pool-before", &[&pool, "8000"]);
@@ -70,13 +74,50 @@ fn merge(folder: &Path, name: &str, parts: &[&str]) {
 }
 
 fn record(folder: &Path, name: &str, words: &[&str]) {
+    record_with(folder, name, &[], words);
+}
+
+fn record_with(folder: &Path, name: &str, options: &[&str], words: &[&str]) {
     let done = Command::new(heaptrack())
-        .args(["-q", "-o", name, "--"])
+        .args(["-q", "-o", name])
+        .args(options)
+        .arg("--")
         .args(words)
         .current_dir(folder)
         .output()
         .expect("heaptrack runs");
     assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Records a program with memory of every kind, until its parts were measured several times.
+fn record_memory(folder: &Path, name: &str) {
+    let mut heaptrack = Command::new(heaptrack());
+    std::fs::write(folder.join("data"), vec![1; 3 << 20]).expect("a file");
+    heaptrack.args(["-q", "--memory-every", "20ms", "-o", name, "--"]).arg(target("memory_kinds")).arg("data");
+    let mut recorder = heaptrack.current_dir(folder).stdout(Stdio::null()).spawn().expect("heaptrack");
+    let trace = folder.join(format!("{name}.htz"));
+    let wait_for = |instants| {
+        process::wait_for("the parts of the memory", || (measured(&trace) >= instants).then_some(()));
+    };
+    wait_for(2);
+    let pid = *process::children(recorder.id()).first().expect("the program");
+    // A stopped program makes no events that the browser would have to wait for.
+    process::signal("STOP", &[pid]);
+    wait_for(5);
+    process::signal("KILL", &[pid]);
+    recorder.wait().expect("heaptrack ends");
+}
+
+/// How often a trace that grows has the parts of the memory.
+fn measured(trace: &Path) -> usize {
+    let Some(mut reader) = std::fs::File::open(trace).ok().and_then(|file| Reader::new(file).ok()) else { return 0 };
+    let mut count = 0;
+    while let Ok(Some(block)) = reader.next_block() {
+        if let Ok(Block::MemoryParts(parts)) = block.decode() {
+            count += parts.instants.len();
+        }
+    }
+    count
 }
 
 /// Records a trace with a size limit. If its peak is early, the peak is in the folded part.
@@ -150,7 +191,7 @@ fn the_three_hunts_end_on_the_first_screen() {
 
 #[test]
 fn every_number_is_that_of_print() {
-    run(&["numbers", "custom", "processes", "allocators", "folded", "profiles"]);
+    run(&["numbers", "custom", "processes", "allocators", "memory", "folded", "profiles"]);
 }
 
 #[test]

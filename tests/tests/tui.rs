@@ -228,6 +228,7 @@ fn a_small_screen_without_colours_has_everything() {
         ("7", "Size"),
         ("8", "Lived"),
         ("9", "Thread"),
+        ("r", "r Mem s Src"),
         ("s", "File, and its line"),
     ] {
         screen.keys(&[key]);
@@ -361,6 +362,46 @@ fn the_processes_of_a_tree_are_listed() {
     screen.keys(&["c", "G", "Enter"]);
     let only = view(&outcome.trace, "summary", &["--process", &format!("#{}", rows.len() - 1)]);
     screen.shows(&["Your code", &format!("process #{}", rows.len() - 1), &bytes(total(&only, "leaked_bytes"))]);
+}
+
+#[test]
+fn the_memory_has_instants_parts_and_callers() {
+    let recorded = Program::new("sleep").arg("0.3").recorded();
+    let trace = recorded.trace.as_path();
+    let json = view(trace, "memory", &[]);
+    let instants = json["instants"].as_array().expect("a list");
+    let highest = &instants[number(&json["highest"]) as usize];
+    let megabytes = |value: &Value| match number(value) {
+        bytes @ 1_000_000.. => format!("{:.2} MB", bytes as f64 / 1e6),
+        small => bytes(small),
+    };
+    let screen = Tmux::heaptrack(LARGE, &[], &["tui", name(trace)]);
+    screen.shows(&["Held at the peak"]);
+    screen.keys(&["r"]);
+    let shown = screen.shows(&["Measured at", "Live blocks", &format!("{} row", instants.len())]);
+    line(&shown, &["highest", &megabytes(&highest["rss_bytes"])]);
+    screen.keys(&["g", "Enter"]);
+    let first = &instants[0];
+    let parts = first["parts"].as_array().expect("a list");
+    let sums = format!(
+        "Sum of {} parts: RSS {} ({} B)",
+        parts.len(),
+        megabytes(&first["parts_rss_bytes"]),
+        exact(number(&first["rss_bytes"]))
+    );
+    let shown = screen.shows(&["Parts at ", "live at ", &sums, &format!("{} rows", parts.len())]);
+    let mut largest: Vec<&Value> = parts.iter().collect();
+    largest.sort_by_key(|part| std::cmp::Reverse(number(&part["rss_bytes"])));
+    for part in largest.iter().take(5) {
+        line(&shown, &[&megabytes(&part["rss_bytes"]), &megabytes(&part["pss_bytes"])]);
+    }
+    let blocks = largest.iter().position(|part| part["kind"] == "blocks").expect("live blocks");
+    screen.keys(&vec!["Down"; blocks]);
+    screen.shows(&["live blocks: "]);
+    screen.keys(&["Enter"]);
+    screen.shows(&["Function", "live at "]);
+    screen.keys(&["u", "r"]);
+    screen.shows(&["Measured at"]);
 }
 
 #[test]

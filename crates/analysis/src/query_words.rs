@@ -44,8 +44,8 @@ const fn word(name: &'static str, value: &'static str, help: &'static str, views
 }
 
 use View::{
-    Allocators, BottomUp, Callers, Diff, Flame, Leaks, Processes, Profile, Sizes, Source, Summary, Threads, Timeline,
-    TopDown,
+    Allocators, BottomUp, Callers, Diff, Flame, Leaks, Memory, Processes, Profile, Sizes, Source, Summary, Threads,
+    Timeline, TopDown,
 };
 
 pub(crate) const EVERY: &[View] = &View::VALUES;
@@ -194,7 +194,7 @@ pub const WORDS: &[Word] = &[
         "limit",
         "number",
         "the most rows of a list; 0 or absent: all (`summary`: 20)",
-        &[Summary, BottomUp, TopDown, Callers, Flame, Threads, Allocators, Processes, Leaks, Diff],
+        &[Summary, BottomUp, TopDown, Callers, Flame, Threads, Allocators, Processes, Memory, Leaks, Diff],
         |query, value| {
             query.limit = number(value)?;
             Ok(())

@@ -31,6 +31,7 @@ pub use keys::namespace;
 pub use lazy_tree::{LazyNodeId, LazyTree};
 pub use leaks::{Leak, Verdict, judge};
 pub use lifetimes::{LifetimeBucket, lifetimes};
+pub use memory::{memory_instants, memory_sums, why_no_memory};
 pub use paths::Paths;
 pub use processes::{ProcessCosts, combined_peak, exit_words, process_rows, processes};
 pub use sizes::{SizeBucket, sizes};

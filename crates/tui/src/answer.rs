@@ -8,6 +8,7 @@ use analysis::view::{
 use analysis::{
     AnswerError, Blocks, Cost, Engine, Pairing, Profile, Query, StackTable, to_signed, why_empty, why_none_of,
 };
+use format::MemoryInstant;
 use std::sync::Arc;
 
 /// What a view shows.
@@ -21,6 +22,8 @@ pub(crate) enum Data {
     Lifetimes(Vec<LifetimeBucket>),
     Threads(Vec<ThreadRow>),
     Processes(Vec<ProcessCosts>),
+    /// Of a moment, at most one instant.
+    Memory(Vec<MemoryInstant>),
     Source(Vec<SourceFile>),
     Compare(Comparison),
 }
@@ -114,11 +117,15 @@ pub(crate) fn answer(
         ViewKind::Lifetimes => Data::Lifetimes(view::lifetimes(&mut trace.for_view(), &query)?),
         ViewKind::Threads => Data::Threads(view::threads(&mut trace.for_view(), &query)?),
         ViewKind::Processes => Data::Processes(view::processes(&mut trace.for_view(), &query)?),
+        ViewKind::Memory => Data::Memory(view::memory_instants(trace.engine, &query).into_iter().cloned().collect()),
         ViewKind::Source => Data::Source(view::source_files(&profile, trace.table, &query)),
         ViewKind::Compare => Data::Compare(compare(trace, base, question, &profile)?),
     };
     if matches!(view, ViewKind::Flame | ViewKind::TopDown | ViewKind::BottomUp | ViewKind::Mine) {
         note = note.or_else(|| why_none_of(query.cost(), &profile, trace.table, &query));
+    }
+    if let Data::Memory(instants) = &data {
+        note = instants.is_empty().then(|| view::why_no_memory(trace.engine));
     }
     Ok(Answer {
         view,

@@ -8,7 +8,7 @@ use crate::question::{Levels, Question, Time, measures};
 use crate::screen::{Busy, Overlay, Screen};
 use crate::terminal::Terminal;
 use crate::theme::Theme;
-use crate::view::{self, Step};
+use crate::view::{self, MemoryRow, Step};
 use crate::views::{VIEWS, ViewKind};
 use crate::worker::Worker;
 use crate::{Ending, Options, Quit, Recording};
@@ -501,6 +501,19 @@ impl App<'_> {
                 self.filter_row(false);
                 self.show(ViewKind::Mine);
             }
+            ViewKind::Memory => self.open_memory(),
+            _ => self.screen.has_details = Some(true),
+        }
+    }
+
+    /// Shows the parts of an instant, or the callers of the blocks that were live then.
+    fn open_memory(&mut self) {
+        match view::memory_row(&self.screen, self.screen.place().selected) {
+            Some(MemoryRow::Instant(ns)) => {
+                self.screen.place_mut().selected = 0;
+                self.change(|question, _| question.time = Time::At(format!("{ns}ns")));
+            }
+            Some(MemoryRow::LiveBlocks) => self.show(ViewKind::BottomUp),
             _ => self.screen.has_details = Some(true),
         }
     }

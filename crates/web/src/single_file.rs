@@ -217,6 +217,7 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("threads", "threads", ""),
     ("allocators", "allocators", ""),
     ("processes", "processes", ""),
+    ("memory", "memory", ""),
     ("leaks", "leaks", ""),
     ("source", "source", ""),
     ("suppressions", "suppressions", ""),

@@ -120,6 +120,23 @@ const candidates = async (number, context, screen) => {
       // Rounding errors of the scaling are no difference, but the page counts them, so this number is not checked.
       if (state.normalise !== "no") return [number.value];
       return [byBlame(sides, state.isOther).filter((group) => (isDiff ? weight(group, rest, true) !== 0 : weight(group, rest, false) > 0)).length];
+    case "memory": {
+      const { instants, highest, shown } = await engine.memory(state);
+      if (rest === "highest") return [instants[highest].rss_bytes];
+      return [rest === "parts" ? shown.parts.length : shown[rest]];
+    }
+    case "highest": {
+      const { instants, highest } = await engine.memory(state);
+      const top = instants[highest];
+      return [rest === "time_ns" ? top.time_ns : rest === "share" ? ofKind(top, "blocks") / top.rss_bytes : ofKind(top, rest)];
+    }
+    case "instant": {
+      const { instants, shown } = await engine.memory(state);
+      const instant = instants.find(({ time_ns }) => time_ns === Number(data.time));
+      // The crawler's mouse is never over the chart, so the legend is about the instant of the table.
+      if (instant !== shown) return [];
+      return [rest in instant ? instant[rest] : ofKind(instant, rest)];
+    }
     case "line": {
       const isSelf = rest.startsWith("self ");
       const cost = rest.replace("self ", "");
@@ -138,6 +155,8 @@ const candidates = async (number, context, screen) => {
     }
   }
 };
+
+const ofKind = ({ parts }, kind) => parts.reduce((sum, part) => (part.kind === kind ? sum + part.rss_bytes : sum), 0);
 
 const numbers = async (screen, context) => {
   const wrong = [];
@@ -208,6 +227,18 @@ const gridChecks = {
     const { threads } = await engine.ask("threads", state.file, question(state));
     const label = ({ name, tid, index }) => (name ? `${name} (${tid ?? index})` : `thread ${tid ?? index}`);
     return matched(grid, grid.rows, threads.map((thread) => ({ ...thread, label: label(thread) })), ({ costs }, column) => (column === "name" ? undefined : (costs ?? {})[column] ?? 0));
+  },
+  "Parts of the memory": async (grid, { engine, state }) => {
+    const { shown } = await engine.memory(state);
+    const left = shown.parts.map((part) => [part.kind, part.name, part.rss_bytes, part.pss_bytes].join("|"));
+    const wrong = grid.count === left.length ? [] : [`${grid.label}: ${grid.count} rows, the engine has ${left.length}`];
+    for (const { cells } of grid.rows) {
+      const row = ["kind", "name", "rss_bytes", "pss_bytes"].map((column) => cells[column].value).join("|");
+      if (left.includes(row)) left.splice(left.indexOf(row), 1);
+      else wrong.push(`${grid.label}: ${row} is nowhere`);
+      for (const column of ["rss_bytes", "pss_bytes"]) if (!says(cells[column].text, Number(cells[column].value))) wrong.push(`${grid.label}, ${column} of ${row}: written as "${cells[column].text}"`);
+    }
+    return wrong;
   },
   Leaks: async (grid, { engine, state }) => {
     const { sites } = await engine.ask("leaks", state.file, question(state, { timed: false }));

@@ -4,11 +4,13 @@
 export const read = (hash, borders) => {
   const [path, query = ""] = hash.replace(/^#\//, "").split("?");
   const words = new URLSearchParams(query);
+  // The parts of the memory of a report are known at every instant, not only at the borders.
+  const exact = new URLSearchParams(query);
   if (borders) snap(words, borders);
   const get = (name, otherwise) => words.get(name) ?? otherwise;
   const mode = words.has("at") ? "moment" : words.has("from") || words.has("to") ? "range" : "session";
   const isOther = /^\d+$/.test(get("compare", ""));
-  return { view: path, words, get, mode, file: Number(get("file", 0)), compare: words.get("compare"), isOther, normalise: isOther ? get("normalise", "no") : "no" };
+  return { view: path, words, exact, get, mode, file: Number(get("file", 0)), compare: words.get("compare"), isOther, normalise: isOther ? get("normalise", "no") : "no" };
 };
 
 const snap = (words, borders) => {
@@ -111,6 +113,16 @@ export class Engine {
     const other = state.isOther ? Number(state.compare) : state.file;
     const before = await this.ask("profile", other, past);
     return { now, rows, before, baseRows: await this.rows(other, past), factor: factorOf(state.normalise, now, before) };
+  }
+
+  /** All instants at which the parts of the memory were measured, and the one that the state asks for: the last one up to a moment, otherwise the highest one. */
+  async memory(state) {
+    const all = await this.ask("memory", state.file);
+    const [at, from, to] = ["at", "from", "to"].map((name) => state.exact.get(name));
+    const until = at === "peak" ? (await this.ask("profile", state.file)).totals.peak_time_ns : Number(at ?? to ?? Number.POSITIVE_INFINITY);
+    const within = all.instants.filter(({ time_ns }) => time_ns <= until && time_ns >= (at === null ? Number(from ?? 0) : 0));
+    const highest = Math.max(...within.map(({ rss_bytes }) => rss_bytes));
+    return { ...all, shown: at === null ? within.find(({ rss_bytes }) => rss_bytes === highest) : within.at(-1) };
   }
 
   /** The status of a trace. */

@@ -16,7 +16,7 @@ export const chance = (seed) => {
   };
 };
 
-const VIEWS = ["summary", "flame", "bottom-up", "top-down", "callers", "consumed", "allocations", "temporary", "sizes", "lifetimes", "leaks", "threads", "source"];
+const VIEWS = ["summary", "flame", "bottom-up", "top-down", "callers", "consumed", "allocations", "temporary", "sizes", "lifetimes", "leaks", "memory", "threads", "source"];
 const COSTS = ["peak_bytes", "leaked_bytes", "allocations", "temporary", "allocated_bytes", "live_bytes", "growth_bytes", "kept_bytes", "mean_lifetime", "average", "deallocations", "live_allocations", "kept_ratio"];
 const SIZES = ["64..64", "0..999", "1000..", "32..63", "40000..50000", "262144..524287"];
 const LIVES = ["..1000000", "1000000..", "..131071", "5000000..40000000"];
@@ -65,6 +65,8 @@ export const randomState = (random, runtime, { patterns, functions, custom, isRe
   for (const name of ["cumulative", "log", "up"]) if (random.is(0.2)) set(name, 1);
   for (const name of ["detail", "total", "legend", "recursion", "icicle"]) if (random.is(0.1)) set(name, 0);
   if (random.is(0.4)) set("measure", random.of(["allocations", "allocated_bytes", "peak_bytes", "live_bytes"]));
+  if (random.is(0.1)) set("order", random.of(["rss_bytes", "pss_bytes", "kind", "name"]));
+  if (random.is(0.05)) set("reversed", 1);
   if (random.is(0.3)) set("threshold", random.of([0, 1, 20]));
   const view = random.of(VIEWS);
   if (view === "callers" && random.is(0.8)) set("fn", random.of(functions));

@@ -588,7 +588,34 @@ impl Asked<'_> {
         };
         let instant =
             |instant: &Value| (number(&instant["time_ns"]), list(&instant["parts"]).iter().map(part).collect());
-        same("instants", list(&answer["instants"]).iter().map(instant).collect(), expected)
+        same("instants", list(&answer["instants"]).iter().map(instant).collect(), expected)?;
+        self.memory_kinds(answer)
+    }
+
+    /// The sums of the parts of each kind, and of all parts, at each instant of the answer.
+    fn memory_kinds(&self, answer: &Value) -> Verdict {
+        let instants = list(&answer["instants"]);
+        for (index, instant) in instants.iter().enumerate() {
+            let time_ns = number(&instant["time_ns"]);
+            let recorded = self.trace.memory.iter().find(|recorded| recorded.time_ns == time_ns);
+            let (mut expected, mut sum) = (BTreeMap::<&str, (u64, u64)>::new(), (0, 0));
+            for part in recorded.iter().flat_map(|recorded| &recorded.parts) {
+                let of_kind = expected.entry(&part.kind).or_default();
+                for (rss, pss) in [of_kind, &mut sum] {
+                    *rss += part.rss_bytes;
+                    *pss += part.pss_bytes;
+                }
+            }
+            let at = |list: &Value| number(&list[index]);
+            let kind = |kind: &Value| (at(&kind["rss_bytes"]), at(&kind["pss_bytes"]));
+            let found = list(&answer["kinds"]).iter().map(|one| (one["kind"].as_str().unwrap_or_default(), kind(one)));
+            // A kind that occurs only at other instants is 0 here.
+            let found = found.filter(|(name, sums)| expected.contains_key(name) || *sums != (0, 0)).collect();
+            same(&format!("kinds at {time_ns}"), found, expected)?;
+            let sums = (number(&instant["parts_rss_bytes"]), number(&instant["parts_pss_bytes"]));
+            same(&format!("sums at {time_ns}"), sums, sum)?;
+        }
+        Ok(())
     }
 
     fn processes(&self, answer: &Value) -> Verdict {

@@ -1,8 +1,13 @@
 //! The parts of the resident memory at the instants at which the recorder measured them.
+mod kinds;
+
 use super::Trace;
+use crate::engine::Engine;
 use crate::query::Query;
 use format::{MemoryInstant, MemoryPart, MemoryParts};
+use kinds::Kind;
 use serde::Serialize;
+use std::cmp::Reverse;
 
 #[derive(Serialize)]
 pub(crate) struct Memory<'a> {
@@ -13,6 +18,7 @@ pub(crate) struct Memory<'a> {
     /// Why there are no instants, if the recorder said why.
     reason: Option<&'a str>,
     instants: Vec<Instant<'a>>,
+    kinds: Vec<Kind<'a>>,
 }
 
 #[derive(Serialize)]
@@ -27,6 +33,9 @@ struct Instant<'a> {
     live_blocks: u64,
     requested_bytes: u64,
     usable_bytes: u64,
+    /// The sums of all parts, also of those that `limit` leaves out.
+    parts_rss_bytes: u64,
+    parts_pss_bytes: u64,
     parts: Vec<Part<'a>>,
 }
 
@@ -60,27 +69,59 @@ impl<'a> From<&'a MemoryInstant> for Instant<'a> {
             live_blocks: instant.live_blocks,
             requested_bytes: instant.requested_bytes,
             usable_bytes: instant.usable_bytes,
+            parts_rss_bytes: memory_sums(instant).0,
+            parts_pss_bytes: memory_sums(instant).1,
             parts: instant.parts.iter().map(Part::from).collect(),
         }
     }
 }
 
+/// With `at=T`: the last instant up to T. Otherwise all instants of the range.
+pub fn memory_instants<'a>(engine: &'a Engine, query: &Query) -> Vec<&'a MemoryInstant> {
+    let range = engine.range(query);
+    let from_ns = if query.is_of_an_instant() { 0 } else { range.from_ns };
+    let instants = engine.definitions().memory.instants.iter();
+    let mut within: Vec<&MemoryInstant> =
+        instants.filter(|instant| (from_ns..=range.to_ns).contains(&instant.time_ns)).collect();
+    if query.is_of_an_instant() {
+        within.drain(..within.len().saturating_sub(1));
+    }
+    within
+}
+
+/// Why there are no instants in a time.
+pub fn why_no_memory(engine: &Engine) -> String {
+    let MemoryParts { reason, instants } = &engine.definitions().memory;
+    match (reason.as_str(), instants.is_empty()) {
+        (_, false) => "the parts of the memory were not measured in this time".to_owned(),
+        ("", true) => NEVER.to_owned(),
+        (reason, true) => reason.to_owned(),
+    }
+}
+
+/// RSS and PSS of all parts together.
+pub fn memory_sums(instant: &MemoryInstant) -> (u64, u64) {
+    let sum = |bytes: fn(&MemoryPart) -> u64| instant.parts.iter().map(bytes).sum();
+    (sum(|part| part.rss_bytes), sum(|part| part.pss_bytes))
+}
+
 impl<'a> Memory<'a> {
-    /// With `at=T`: the last instant up to T. Otherwise all instants of the range.
+    /// With `limit=N`: the N largest parts of each instant.
     pub(crate) fn new(trace: &Trace<'a>, query: &Query) -> Self {
         let definitions = trace.engine.definitions();
-        let range = trace.engine.range(query);
-        let from_ns = if query.is_of_an_instant() { 0 } else { range.from_ns };
-        let MemoryParts { reason, instants } = &definitions.memory;
-        let within = instants.iter().filter(|instant| (from_ns..=range.to_ns).contains(&instant.time_ns));
-        let mut instants: Vec<Instant<'a>> = within.map(Instant::from).collect();
-        if query.is_of_an_instant() {
-            instants.drain(..instants.len().saturating_sub(1));
+        let within = memory_instants(trace.engine, query);
+        let kinds = kinds::kinds(&within);
+        let mut instants: Vec<Instant<'a>> = within.into_iter().map(Instant::from).collect();
+        if query.limit > 0 {
+            for Instant { parts, .. } in &mut instants {
+                parts.sort_by_key(|part| Reverse(part.rss_bytes));
+                super::cut(parts, query.limit);
+            }
         }
         // The first of several equal ones.
         let highest = (0..instants.len()).rev().max_by_key(|index| instants[*index].rss_bytes);
-        let reason = Some(reason.as_str()).filter(|reason| !reason.is_empty());
-        Memory { pid: definitions.session.pid, highest, reason, instants }
+        let reason = Some(definitions.memory.reason.as_str()).filter(|reason| !reason.is_empty());
+        Memory { pid: definitions.session.pid, highest, reason, instants, kinds }
     }
 
     pub(crate) fn why_empty(&self, trace: &Trace<'_>) -> Option<String> {
@@ -89,11 +130,7 @@ impl<'a> Memory<'a> {
             let follows = definitions.processes.len() > 1;
             return follows.then(|| "the parts are those of the first process only".to_owned());
         }
-        Some(match (self.reason, definitions.memory.instants.is_empty()) {
-            (_, false) => "the parts of the memory were not measured in this time".to_owned(),
-            (Some(reason), true) => reason.to_owned(),
-            (None, true) => NEVER.to_owned(),
-        })
+        Some(why_no_memory(trace.engine))
     }
 }
 

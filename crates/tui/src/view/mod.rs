@@ -3,6 +3,7 @@ mod compare;
 mod flame;
 mod histograms;
 mod leaks;
+mod memory;
 mod mine;
 mod names;
 mod processes;
@@ -12,6 +13,7 @@ mod threads;
 mod tree;
 
 pub(crate) use flame::{Flame, FlameBox, Step, box_label};
+pub(crate) use memory::{MemoryRow, row as memory_row};
 use names::function_pattern;
 pub(crate) use source::{SourceText, order as source_order};
 pub(crate) use tree::TreeRows;
@@ -39,6 +41,7 @@ pub(crate) fn sheet(screen: &Screen, width: usize) -> Option<Sheet<'_>> {
         Data::Lifetimes(rows) => histograms::lifetimes(rows, width),
         Data::Threads(rows) => threads::sheet(answer, rows, width),
         Data::Processes(rows) => processes::sheet(answer, rows, width),
+        Data::Memory(instants) => memory::sheet(answer, instants, width),
         Data::Source(files) => source::sheet(screen, answer, files, width),
         Data::Compare(comparison) => compare::sheet(screen, comparison, width),
     })
@@ -65,6 +68,7 @@ pub(crate) fn details(screen: &Screen, row: usize) -> Vec<String> {
         Data::Lifetimes(rows) => histograms::lifetime_details(rows, row),
         Data::Threads(rows) => threads::details(answer, rows, row),
         Data::Processes(rows) => processes::details(answer, rows, row),
+        Data::Memory(instants) => memory::details(answer, instants, row),
         Data::Source(files) => source::details(screen, answer, files, row),
         Data::Compare(comparison) => compare::details(comparison, row),
     }
@@ -90,6 +94,7 @@ pub(crate) fn only(screen: &Screen, row: usize) -> Option<(&'static str, String)
         }
         Data::Threads(rows) => rows.get(row).map(|thread| ("thread", thread.index.to_string())),
         Data::Processes(rows) => rows.get(row).map(|process| ("process", format!("#{}", process.row.process.index))),
+        Data::Memory(_) => None,
         Data::Source(files) => source::only(screen, files, row),
         Data::Compare(comparison) => {
             let function = comparison.rows.get(row)?.function.as_ref()?;

@@ -16,6 +16,7 @@ export const VIEWS = [
   ["sizes", "Sizes"],
   ["lifetimes", "Lifetimes"],
   ["leaks", "Leaks"],
+  ["memory", "Memory"],
   ["threads", "Threads"],
   ["allocators", "Allocators"],
   ["processes", "Processes"],
@@ -85,6 +86,9 @@ export type State = {
   chart: "live" | "rate" | "rss" | "threads" | "processes";
   /** The rows of the list of processes. */
   group: "process" | "command";
+  /** The order of the parts of the memory: largest first, names from A. `reversed`: the other way round. */
+  order: "rss_bytes" | "pss_bytes" | "kind" | "name";
+  reversed: boolean;
   /** Zoom of the timeline without a filter. */
   zoomFrom?: number | undefined;
   zoomTo?: number | undefined;
@@ -122,6 +126,8 @@ export const INITIAL: State = {
   full: false,
   chart: "live",
   group: "process",
+  order: "rss_bytes",
+  reversed: false,
   bands: 10,
   legend: true,
   total: true,
@@ -133,10 +139,10 @@ export const INITIAL: State = {
 
 type Key = keyof State;
 const NUMBERS: Key[] = ["file", "at", "from", "to", "threshold", "zoomFrom", "zoomTo", "bands", "line"];
-const SWITCHES: Key[] = ["recursion", "suppressions", "ascending", "up", "icicle", "full", "legend", "total", "detail", "log", "cumulative"];
+const SWITCHES: Key[] = ["recursion", "suppressions", "ascending", "reversed", "up", "icicle", "full", "legend", "total", "detail", "log", "cumulative"];
 const LISTS: Key[] = ["include", "exclude", "thread", "process", "allocator", "runs"];
 const NUMBER_LISTS: Key[] = ["thread", "runs"];
-const TEXTS: Key[] = ["size", "lifetime", "domain", "levels", "merge", "compare", "normalise", "cost", "sort", "fn", "src", "search", "zoom", "chart", "group", "measure"];
+const TEXTS: Key[] = ["size", "lifetime", "domain", "levels", "merge", "compare", "normalise", "cost", "sort", "fn", "src", "search", "zoom", "chart", "group", "order", "measure"];
 
 export const parse = (hash: string): State => {
   const state: Record<string, unknown> = { ...INITIAL, include: [], exclude: [], thread: [], process: [], allocator: [], runs: [] };

@@ -18,6 +18,7 @@ import { FlameView } from "./flame";
 import { Header } from "./header";
 import { LifetimesView, SizesView } from "./histograms";
 import { Leaks } from "./leaks";
+import { MemoryView } from "./memory";
 import { HelpDialog } from "./menus";
 import { Problem, Splitter } from "./parts";
 import { SourceView } from "./source";
@@ -36,7 +37,7 @@ const LISTS: Record<string, Cost[]> = {
 
 /** The lists of a heap profile of another tool, and the views that it cannot have. */
 const PROFILE: Cost[] = ["leaked_bytes", "peak_bytes", "allocated_bytes", "allocations", "temporary"];
-const NEED_EVENTS: View[] = ["consumed", "allocations", "temporary", "sizes", "lifetimes", "leaks", "threads", "processes", "allocators"];
+const NEED_EVENTS: View[] = ["consumed", "allocations", "temporary", "sizes", "lifetimes", "leaks", "threads", "processes", "allocators", "memory"];
 
 /** The costs by which functions get their colours, and how many functions of each list get one before any view asks for it. */
 const RANKED: Cost[] = ["peak_bytes", "allocations", "temporary"];
@@ -203,6 +204,14 @@ const Opened = ({ status, trace, refresh }: { status: Status; trace: TraceStatus
 const Tabs = ({ view, hasProcesses, hasAllocators, hasEvents }: { view: View; hasProcesses: boolean; hasAllocators: boolean; hasEvents: boolean }): JSX.Element => {
   const isThere = (name: View): boolean => (name === "processes" ? hasProcesses : name === "allocators" ? hasAllocators : hasEvents || !NEED_EVENTS.includes(name));
   const tabs = VIEWS.filter(([name]) => isThere(name) || view === name);
+  // On a narrow screen not all tabs fit, and the selected one may be outside.
+  useEffect(() => {
+    const tab = document.getElementById(`tab-${view}`);
+    const list = tab?.parentElement;
+    if (!tab || !list) return;
+    const [inner, outer] = [tab.getBoundingClientRect(), list.getBoundingClientRect()];
+    list.scrollLeft += Math.max(0, inner.right - outer.right) - Math.max(0, outer.left - inner.left);
+  }, [view]);
   return (
   <div
     class="tabs"
@@ -250,6 +259,8 @@ const Body = ({ view, overview }: { view: View; overview: Overview }): JSX.Eleme
       return <LifetimesView />;
     case "leaks":
       return <Leaks />;
+    case "memory":
+      return <MemoryView />;
     case "threads":
       return <Threads />;
     case "allocators":

@@ -17,6 +17,8 @@ export type Drawing = {
   /** The total, drawn as a line. The bands may add up to less. */
   total: number[] | undefined;
   lines: Line[];
+  /** True: a line in the colour of the paper separates neighbouring bands. */
+  hasEdges?: boolean;
   log: boolean;
   /** True: a value stays constant until the next one (a rate). False: values are connected (a level, or a sum from the start). */
   stepped: boolean;
@@ -79,6 +81,7 @@ export const draw = (pen: Pen, drawing: Drawing): void => {
     const up = outline(drawing, below, y);
     const down = outline(drawing, lower, y).reverse();
     pen.area([...up, ...down], band.colour);
+    if (drawing.hasEdges) pen.line(up, ink.paper, 1);
   }
   if (drawing.total) pen.line(outline(drawing, drawing.total, y), ink.faint, 1);
   for (const line of drawing.lines) {

@@ -14,6 +14,8 @@ export type Column<R> = {
   title: string;
   help: string;
   width: number;
+  /** The column takes the space that the others leave. Without such a column, the first one does. */
+  isWide?: boolean;
   numeric?: boolean;
   cell: (row: R) => ComponentChildren;
   /** The text that is copied. */
@@ -189,7 +191,8 @@ export const Grid = <R,>(props: GridProps<R>): JSX.Element => {
     props.onSelect?.(row, index);
   };
   handlers.open = (row) => props.onOpen?.(row);
-  const template = columns.map((column, index) => (index === 0 ? `minmax(${width(column)}px, 1fr)` : `${width(column)}px`)).join(" ");
+  const wide = Math.max(0, columns.findIndex((column) => column.isWide));
+  const template = columns.map((column, index) => (index === wide ? `minmax(${width(column)}px, 1fr)` : `${width(column)}px`)).join(" ");
   const rowId = (index: number): string => `${props.name}-row-${index}`;
   const headId = (index: number): string => `${props.name}-head-${index}`;
   return (

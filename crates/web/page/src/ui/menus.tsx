@@ -248,6 +248,7 @@ const KEYS: [string, string][] = [
   ["p", "show what was live at the peak"],
   ["t", "go to the timeline: arrows move, Enter selects a moment, Shift+arrows select a range"],
   ["In tables", "arrows, Page, Home, End; ↑ in the first row goes to the column heads, where ← → choose a column and Enter sorts by it; → ← expand and collapse; * expands all below; H expands the most expensive path; Enter shows callers; Ctrl+C copies the row"],
+  ["In the chart of Memory", "← → Home End select an instant, H the highest one; Enter shows the callers of its live blocks; Esc clears"],
   ["In the flame graph", "arrows move, Enter zooms, Space shows details, Esc shows all"],
 ];
 
@@ -263,6 +264,8 @@ export const HelpDialog = ({ onClose }: { onClose: () => void }): JSX.Element =>
         <dd>“Not freed: leak or not?” on the Summary. A place that <b>grows</b> is probably a leak; one that <b>levelled off</b> is probably a cache. The Leaks view has the counts and the reason.</dd>
         <dt>needless allocations</dt>
         <dd>“Most allocations” on the Summary: look for many calls with a short mean life. Temporary blocks are freed before the next allocation. The Lifetimes view shows all lifetimes.</dd>
+        <dt>why RSS is larger than the heap</dt>
+        <dd>The Memory view shows what the resident memory consists of at each instant: live blocks, memory that the allocator keeps, mappings, stacks and files.</dd>
         <dt>what happened between two moments</dt>
         <dd>Drag over the timeline (0 to {time(runtime)}). Every number is then about that range.</dd>
       </dl>

@@ -11,6 +11,7 @@ import { isProfile, usePage } from "./context";
 import { useRaw } from "./raw";
 import { nameKey } from "./figures";
 import { MiniFlame } from "./flame";
+import { MemoryLine } from "./memory";
 import { type Leak, LeakNote, VerdictBadge, isNotFreed } from "./leaks";
 import { Label, Num } from "./number";
 import { Suppressions } from "./suppressions";
@@ -47,6 +48,7 @@ export const Summary = ({ overview }: { overview: Overview }): JSX.Element => {
     );
   return (
     <div class="summary">
+      <MemoryLine />
       <List title={mode === "session" ? "Held at the peak" : "Held at the range's peak"} hint={owner} cost="peak_bytes" overview={overview} />
       {mode === "session" ? <Judged overview={overview} /> : <List title="Grown in the range" hint="live at its end minus live at its start" cost="growth_bytes" overview={overview} />}
       <List title="Most allocations" hint="short-lived?" cost="allocations" overview={overview} />

@@ -267,7 +267,7 @@ const Folded = ({ drawing, until }: { drawing: Drawing; until: number }): JSX.El
   );
 };
 
-const Marker = ({ drawing, time: at, text, kind }: { drawing: Drawing; time: number; text: string; kind: string }): JSX.Element | null => {
+export const Marker = ({ drawing, time: at, text, kind }: { drawing: Drawing; time: number; text: string; kind: string }): JSX.Element | null => {
   const x = xOf(drawing, at);
   if (x < LEFT - 1 || x > drawing.width - RIGHT + 1) return null;
   return (

@@ -55,7 +55,7 @@ export class Report implements Source {
     const cost = words.get("cost");
     const answer = this.data.answers[view === "timeline" && cost ? `timeline ${cost}` : view];
     if (!answer) throw new Refusal(`This report has no ${view}: open the trace with \`heaptrack analyze\`.`);
-    return answer;
+    return view === "memory" && words.has("at") ? measuredAt(answer, this.time(words.get("at") ?? "")) : answer;
   }
 
   private text(file: string): Answer {
@@ -185,6 +185,9 @@ export class Report implements Source {
 
 const peakOf = ({ stack, peak_bytes, peak_allocations }: NonNullable<Slices["folded"]>): Map<number, [number, number]> =>
   new Map(stack.map((one, row) => [one, [peak_bytes[row] ?? 0, peak_allocations[row] ?? 0]]));
+
+/** The last instant up to this time at which the parts of the memory were measured. */
+const measuredAt = (answer: Answer, time: number): Answer => ({ ...answer, instants: (answer.instants as { time_ns: number }[]).filter((instant) => instant.time_ns <= time).slice(-1) });
 
 class Columns {
   private readonly places = new Map<number, number>();
