@@ -134,9 +134,10 @@ pub unsafe fn call_patched(real: u64) -> i32 {
     pid
 }
 
-/// Announces a fork, if a tree of processes is recorded. Returns its number, or 0.
+/// Announces a fork, if a tree of processes is recorded. Returns its number, or 0. A forked child that forks before its first
+/// event joins here: otherwise its own child would take it for the process that has forked it, and their numbers would mix.
 fn announce() -> u32 {
-    if follow::shared_hub().is_none() {
+    if follow::shared_hub().is_none() || CORE.gate_or_join() & ACTIVE == 0 {
         return 0;
     }
     let number = (NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & 0x7fff_ffff).max(1);
