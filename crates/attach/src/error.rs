@@ -54,7 +54,7 @@ pub enum Refusal {
     LaunchedByNobody { pid: u32 },
     #[error(
         "--follow is not possible: process {pid} cannot open heaptrack's memory ({error}), because it runs as another user, in \
-         another root folder or in another container; without --follow it can be recorded alone"
+         another root folder or in another container: run heaptrack as its user, or leave out --follow to record it alone"
     )]
     OutOfReach { pid: u32, error: std::io::Error },
     #[error("process {pid} is frozen (cgroup {cgroup}): thaw it first (`docker unpause`, or the cgroup's freezer)")]
