@@ -19,6 +19,7 @@ import subprocess
 import time
 
 import attached
+import followed
 import inputs
 import opening
 from processes import Watch, reap, wait
@@ -286,8 +287,11 @@ def main():
     told += opening.billion(runner.folder) if not options.only or options.only == "billion" else []
     for line in told:
         print(line, flush=True)
-    (inputs.FOLDER / "results.json").write_text(json.dumps({"recording": results, "opening": opened, "large": told}, indent=1))
-    text = page(results, rounds, load, opening.section(opened, told))
+    tree = followed.compare(OURS, runner.folder, rounds) if not options.only or options.only == "followed" else {}
+    if tree:
+        print(followed.line(tree), flush=True)
+    (inputs.FOLDER / "results.json").write_text(json.dumps({"recording": results, "opening": opened, "large": told, "followed": tree}, indent=1))
+    text = page(results, rounds, load, opening.section(opened, told) + "\n" + followed.section(tree))
     if not options.only:
         text += "\n" + attached.section(rounds)
     if options.write:

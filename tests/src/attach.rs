@@ -257,7 +257,12 @@ pub fn cycle(pid: u32, moment: &str) -> Ended {
 
 /// The exit code and the message of a refused `heaptrack attach PID`.
 pub fn refusal(pid: u32) -> (i32, String) {
-    let ended = cycle(pid, "0s");
+    refusal_of(pid, &[])
+}
+
+/// The same with further options.
+pub fn refusal_of(pid: u32, options: &[&str]) -> (i32, String) {
+    let ended = Session::start(pid, &[&["--duration", "0s", "--no-symbols"], options].concat()).wait();
     assert!(!ended.trace.exists(), "nothing is written");
     (ended.code, ended.text)
 }

@@ -16,6 +16,7 @@ pub mod heaptrace;
 pub mod kde;
 pub mod phases;
 pub mod process;
+pub mod processes;
 pub mod promised;
 pub mod replay;
 pub mod report;

@@ -1,4 +1,5 @@
-// A tree of processes that count their own calls. Usage: family SEED DEPTH WIDTH. Each process allocates and frees at random, forks
+// A tree of processes that count their own calls. Usage: family SEED DEPTH WIDTH [wait]; with the last word it first waits
+// for a byte on stdin. Each process allocates and frees at random, forks
 // WIDTH children meanwhile (DEPTH times deep), and waits for them. A child frees some of the blocks that it inherits. Every third
 // leaf executes this program again with DEPTH 0. Nothing else in it allocates: no stdio, no threads.
 //
@@ -80,7 +81,9 @@ static void run(int depth, int width) {
 }
 
 int main(int argc, char **argv) {
+    char byte;
     if (argc < 4) return 2;
+    if (argc > 4 && read(0, &byte, 1) != 1) return 3;
     state = strtoull(argv[1], 0, 10);
     run(atoi(argv[2]), atoi(argv[3]));
     tell("exit");

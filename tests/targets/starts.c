@@ -1,6 +1,6 @@
 /* Starts itself in every way that libc has to execute a program. Each started program keeps one block of 4321 bytes and
  * prints its number, its environment, and how many descriptors it has. Some get an environment of their own, with one entry.
- * Prints "done" at the end. */
+ * Prints "done" at the end. With an argument it first waits for a byte on stdin. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -58,6 +58,8 @@ static void execute(int number, int by_vfork) {
 int main(int argc, char **argv) {
     self = argv[0];
     if (argc > 2) return child(argv[2]);
+    char byte;
+    if (argc > 1 && read(0, &byte, 1) != 1) return 3;
     char line[4096], *words[] = {argv[0], "child", "9", NULL}, *list[] = {"ONLY=x", NULL};
     setbuf(stdout, NULL);
     for (int number = 0; number < 8; number++) execute(number, 0);

@@ -1,24 +1,13 @@
 //! `--follow`: all processes that a program starts are in one trace, each with its own counts.
-use format::{Block, Exit, Process, ProcessEnd, Reader, Totals};
+use format::{Block, Exit, Process, ProcessStart, Reader, Totals};
 use heaptrack_tests::dhat::{self, Counts};
+use heaptrack_tests::processes::{counts, processes};
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
-use heaptrack_tests::{Folder, Program, Report};
-use std::collections::BTreeMap;
+use heaptrack_tests::{Folder, Program, Report, scale};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::process::Command;
-
-/// The processes of a trace, by index.
-fn processes(trace: &Path) -> BTreeMap<u32, Process> {
-    let mut reader = Reader::open(trace).expect("a trace");
-    let mut all = BTreeMap::new();
-    while let Some(block) = reader.next_block().expect("a whole trace") {
-        if let Ok(Block::Processes(processes)) = block.decode() {
-            all.extend(processes.processes.into_iter().map(|process| (process.index, process)));
-        }
-    }
-    all
-}
 
 /// The combined totals that the recorder counted.
 fn summary(trace: &Path) -> Totals {
@@ -35,24 +24,6 @@ fn summary(trace: &Path) -> Totals {
 /// The words of a line `name=value ...`.
 fn words(line: &str) -> BTreeMap<&str, &str> {
     line.split_whitespace().filter_map(|word| word.split_once('=')).collect()
-}
-
-/// What a program says about itself, in the words of `tests/targets/family.c`.
-fn counts(process: &Process, end: &ProcessEnd) -> String {
-    let totals = &end.totals;
-    format!(
-        "pid={} end={} allocations={} bytes={} frees={} left={} left_bytes={} peak={} inherited={} inherited_bytes={}",
-        process.pid,
-        if end.by_exec { "exec" } else { "exit" },
-        totals.allocations,
-        totals.allocated_bytes,
-        totals.deallocations,
-        totals.leaked_allocations,
-        totals.leaked_bytes,
-        totals.peak_bytes,
-        process.inherited_allocations,
-        process.inherited_bytes
-    )
 }
 
 /// Also in a static program, whose own execs are patched anew each time.
@@ -79,6 +50,26 @@ fn every_process_of_a_tree_has_its_own_counts() {
         let own: u64 = told.iter().map(|line| words(line)["allocations"].parse::<u64>().expect("a number")).sum();
         assert_eq!(outcome.whole_report().total("allocations"), own, "seed {seed}");
     }
+}
+
+/// A child that forks before it allocates anything is a process of its own, and so is its child.
+#[test]
+fn a_child_that_forks_at_once_is_not_mixed_up_with_its_child() {
+    let outcome = Program::target("double_fork").option("--follow").recorded();
+    let told: Vec<u32> = outcome.stdout.split_whitespace().map(|word| word.parse().expect("a pid")).collect();
+    let all = processes(&outcome.trace);
+    let mut found: Vec<(u32, u64, u64)> = all
+        .values()
+        .map(|process| (process.pid, process.end.expect("its end").totals))
+        .map(|(pid, totals)| (pid, totals.allocations, totals.allocated_bytes))
+        .collect();
+    found.sort_by_key(|(_, allocations, _)| *allocations);
+    let expected: Vec<(u32, u64, u64)> =
+        told.iter().zip(1..).map(|(pid, count)| (*pid, count, 100 * count * count)).collect();
+    assert_eq!(found, expected);
+    let parent = |pid: u32| all.values().find(|process| process.pid == pid)?.parent.map(|parent| all[&parent].pid);
+    let parents: Vec<Option<u32>> = told.iter().map(|pid| parent(*pid)).collect();
+    assert_eq!(parents, [None, Some(told[2]), Some(told[0]), Some(told[0]), Some(told[0])]);
 }
 
 /// The last component of a command's first word.
@@ -127,6 +118,64 @@ fn the_combined_peak_counts_an_inherited_block_once() {
         let totals = summary(&outcome.trace);
         let found = [totals.peak_bytes, totals.peak_allocations, totals.leaked_allocations, totals.leaked_bytes];
         assert_eq!(found, ["peak", "blocks", "left", "left_bytes"].map(|name| told[name]), "seed {seed}");
+    }
+}
+
+/// A row of a table of events: time, block, and the size if it is an allocation.
+type Row = (u64, u64, Option<u64>);
+
+/// The events of one process, in their order.
+fn events_of(trace: &Path, pid: u32) -> VecDeque<Row> {
+    let mut command = Command::new(heaptrack());
+    command.args(["export", "--to", "csv", "--rows", "events", "--process", &pid.to_string()]).arg(trace);
+    let text = String::from_utf8(command.output().expect("heaptrack").stdout).expect("text");
+    let header = "time_ns,event,block,size,";
+    assert!(text.starts_with(header), "{text:.100}");
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let rows = text.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
+    rows.map(|row| (number(row[0]), number(row[2]), (row[1] == "alloc").then(|| number(row[3])))).collect()
+}
+
+/// Replays the tables of all processes together. Allocations have numbers in the order of the trace; a free comes after the events
+/// before it in its process, and between those of others by its time.
+fn replayed_peak(trace: &Path) -> u64 {
+    let pids: BTreeSet<u32> = processes(trace).values().map(|process| process.pid).collect();
+    let mut tables: BTreeMap<u32, VecDeque<Row>> = pids.iter().map(|pid| (*pid, events_of(trace, *pid))).collect();
+    let mut allocations: Vec<(u64, u32, u64, u64)> = Vec::new();
+    for (pid, table) in &tables {
+        let found = table.iter().filter_map(|(time, block, size)| Some((*block, *pid, *time, (*size)?)));
+        allocations.extend(found);
+    }
+    allocations.sort_unstable();
+    let sizes: BTreeMap<u64, u64> = allocations.iter().map(|(block, .., size)| (*block, *size)).collect();
+    let (mut live, mut peak) = (0, 0);
+    for (block, pid, time, size) in allocations {
+        for (other, table) in &mut tables {
+            let is_due = |row: &Row| row.2.is_none() && (*other == pid || row.0 < time);
+            while let Some((_, freed, _)) = table.front().copied().filter(is_due) {
+                live -= sizes[&freed];
+                table.pop_front();
+            }
+        }
+        let row = tables.get_mut(&pid).and_then(VecDeque::pop_front);
+        assert_eq!(row, Some((time, block, Some(size))));
+        live += size;
+        peak = peak.max(live);
+    }
+    peak
+}
+
+#[test]
+fn the_combined_peak_is_that_of_a_replay_of_all_processes() {
+    let awk = "awk 'BEGIN { for (i = 0; i < 9000; i++) a[i] = i \"x\"; print length(a) }'";
+    let programs = [
+        Program::target("family").arg("9").arg("2").arg("2"),
+        Program::new("/bin/sh").arg("-c").arg(format!("{awk} & {awk} & {awk}; wait")),
+    ];
+    for program in programs {
+        let outcome = program.option("--follow").option("--no-symbols").recorded();
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        assert_eq!(replayed_peak(&outcome.trace), summary(&outcome.trace).peak_bytes);
     }
 }
 
@@ -244,6 +293,40 @@ fn only_programs_with_these_names_are_recorded() {
     let long = format!("--follow={}", "x".repeat(300));
     let refused = Program::new("/bin/true").option(&long).recorded();
     assert_eq!(refused.code, 2, "{}", refused.stderr);
+}
+
+/// Python's pools of processes, whose tasks make a known number of blocks.
+#[test]
+fn tasks_of_python_s_multiprocessing_are_counted() {
+    let python = "import multiprocessing as mp\n\
+                  def work(count): return sum(len(bytearray(54320)) for _ in range(count))\n\
+                  if __name__ == '__main__':\n\
+                  \x20   for method in ('fork', 'spawn', 'forkserver'):\n\
+                  \x20       with mp.get_context(method).Pool(3) as pool: print(method, sum(pool.map(work, [10] * 20)))\n";
+    let folder = Folder::new();
+    std::fs::write(folder.join("pools.py"), python).expect("writable");
+    let outcome = Program::new("/usr/bin/python3").arg(folder.join("pools.py")).option("--follow").same_output();
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    // Each of them has a byte more, for a zero at its end.
+    assert_eq!(Report::of(&outcome.trace).of_size(54321).allocations, 3 * 200, "{}", outcome.stdout);
+    let all = processes(&outcome.trace);
+    let forked = all.values().filter(|one| one.start == ProcessStart::Forked).count();
+    assert_eq!((all.len(), forked), (12, 6), "the first, a tracker, a server, three pools of three");
+}
+
+/// As many processes as a soak has time for, one after another.
+#[test]
+fn many_short_processes_are_in_one_trace() {
+    let count: usize = if scale::soak() { 100_000 } else { 1_000 };
+    let script = format!("i=0; while [ $i -lt {count} ]; do /bin/true; i=$((i + 1)); done; echo $i");
+    let outcome = Program::new("/bin/sh").arg("-c").arg(script).option("--follow").option("--no-symbols").recorded();
+    assert_eq!(outcome.stdout, format!("{count}\n"), "{}", outcome.stderr);
+    let all = processes(&outcome.trace);
+    let programs = all.values().filter(|process| process.command == ["/bin/true"]).count();
+    assert_eq!((all.len(), programs), (count + 1, count));
+    assert!(all.values().all(|process| process.end.is_some()));
+    let size = std::fs::metadata(&outcome.trace).expect("a file").len();
+    assert!(size < 50_000 + 40 * count as u64, "{size} bytes for {count} processes");
 }
 
 /// Without `--follow`, the end of a recording says how many children ran unrecorded.

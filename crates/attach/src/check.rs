@@ -63,6 +63,13 @@ impl Checked {
     }
 
     /// Returns true if heaptrack launched the program.
+    /// The processes that the target starts will be recorded, too.
+    #[must_use]
+    pub fn following(mut self) -> Checked {
+        self.process.is_followed = true;
+        self
+    }
+
     pub fn is_launched(&self) -> bool {
         launch::is_launched(self)
     }

@@ -52,6 +52,11 @@ pub enum Refusal {
         "process {pid} was launched by heaptrack, whose process has ended: nothing records it any more, and its hooks do nothing"
     )]
     LaunchedByNobody { pid: u32 },
+    #[error(
+        "--follow is not possible: process {pid} cannot open heaptrack's memory ({error}), because it runs as another user, in \
+         another root folder or in another container: run heaptrack as its user, or leave out --follow to record it alone"
+    )]
+    OutOfReach { pid: u32, error: std::io::Error },
     #[error("process {pid} is frozen (cgroup {cgroup}): thaw it first (`docker unpause`, or the cgroup's freezer)")]
     Frozen { pid: u32, cgroup: String },
     #[error("interrupted")]
@@ -255,6 +260,7 @@ mod tests {
             started: 1,
             interrupt: Interrupt::default(),
             hold: Hold::default(),
+            is_followed: false,
         };
         let gone = [Refusal::seize(&gone, &error()), Refusal::seize(&gone, &io::Error::from_raw_os_error(libc::ESRCH))];
         assert_eq!(gone.map(said), ["the process has ended or become another program meanwhile"; 2]);

@@ -22,7 +22,7 @@ impl Wanted {
     /// Returns true for a function that allocates and frees nothing: one by which a program forbids itself system calls,
     /// or one that makes or replaces a process.
     pub const fn is_no_allocator(&self) -> bool {
-        matches!(self.shim, Shim::Prctl | Shim::Syscall | Shim::Execve | Shim::Fork)
+        matches!(self.shim, Shim::Prctl | Shim::Syscall | Shim::Execve | Shim::Fork | Shim::Fexecve)
     }
 }
 
@@ -38,7 +38,7 @@ const SANITIZERS: [(&str, &str, &str); 4] = [
 const FORBIDDING: [(&str, Shim); 2] = [("prctl", Shim::Prctl), ("syscall", Shim::Syscall)];
 /// The function to which all exec functions of a libc lead, and its fork. They are hooked only in a program that heaptrack
 /// has started.
-const PROCESSES: [(&str, Shim); 2] = [("execve", Shim::Execve), ("fork", Shim::Fork)];
+const PROCESSES: [(&str, Shim); 3] = [("execve", Shim::Execve), ("fork", Shim::Fork), ("fexecve", Shim::Fexecve)];
 
 /// glibc's functions that call free for blocks that the program has already freed.
 const CACHES: [&str; 2] = ["tcache_thread_shutdown", "__malloc_arena_thread_freeres"];

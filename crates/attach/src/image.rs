@@ -40,6 +40,9 @@ pub struct CoreAddresses {
     pub version: u64,
     pub core: u64,
     pub loader: u64,
+    /// `capture::follow::FOLLOWING` and `capture::left_lists::LEFT`.
+    pub following: u64,
+    pub left_lists: u64,
     pub shims: [u64; Shim::COUNT],
     /// The functions that programs call to report blocks of their own.
     pub reports: [u64; ENTRIES],
@@ -63,18 +66,21 @@ impl Image {
         };
         let mut shims = [0; Shim::COUNT];
         for (index, shim) in shims.iter_mut().enumerate() {
-            *shim = word(3 + index)?;
+            *shim = word(SHIMS_AT + index)?;
         }
         let mut reports = [0; ENTRIES];
         for (index, report) in reports.iter_mut().enumerate() {
-            *report = word(3 + Shim::COUNT + index)?;
+            *report = word(SHIMS_AT + Shim::COUNT + index)?;
         }
-        let places = CoreAddresses { version: word(0)?, core: word(1)?, loader: word(2)?, shims, reports };
+        let [version, core, loader, following, left_lists] = [word(0)?, word(1)?, word(2)?, word(3)?, word(4)?];
+        let places = CoreAddresses { version, core, loader, following, left_lists, shims, reports };
         Some((content, places))
     }
 }
 
-const _: () = assert!(size_of::<CoreTable>() == (3 + Shim::COUNT + ENTRIES) * 8);
+/// The words before the shims.
+const SHIMS_AT: usize = 5;
+const _: () = assert!(size_of::<CoreTable>() == (SHIMS_AT + Shim::COUNT + ENTRIES) * 8);
 
 fn read(file: &[u8]) -> Option<Image> {
     let header = FileHeader64::<Endianness>::parse(file).ok()?;

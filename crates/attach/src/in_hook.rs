@@ -10,6 +10,8 @@
 //!   function for the loader, which has no guard.
 //! - A signal handler has interrupted the thread at an instruction of our image. A signal frame on its stack says so.
 //!
+//! - It is in libc's `fork` or `execve`, called by our image, which counts such threads (`capture::follow::BUSY_AT`).
+//!
 //! Return addresses into our image prove nothing, because a large frame of the program may keep old ones for ever. They
 //! count only if the slots cannot be used: those of another build of heaptrack, which cannot be read, and those in a
 //! forked child, which are its parent's. A part of a stack that was not read (`is_cut`) may have any of these words.
@@ -20,7 +22,8 @@ use crate::memory::Memory;
 use crate::scan::{self, Thread};
 use crate::{CHANNEL, process::Process};
 use capture::core::{SlotGuards, geometry_of};
-use channel::{Geometry, Header, MAGIC};
+use capture::follow::BUSY_AT;
+use channel::{Geometry, HUB_MAGIC, Header, MAGIC};
 use std::mem::offset_of;
 
 /// Returns true if a thread is in a hook, or if that cannot be excluded. All threads are stopped. `image_id` is the id
@@ -31,6 +34,12 @@ pub fn is_possible(checked: &Checked, journals: &[Journal], maps: &Maps, threads
         journals.iter().any(|journal| (journal.image..journal.home + journal.home_length).contains(&address))
     };
     if threads.iter().any(|thread| is_image(thread.registers.rip)) {
+        return true;
+    }
+    let is_calling = |journal: &Journal| {
+        journal.following != 0 && memory.word(journal.following + BUSY_AT as u64).map_or(true, |count| count != 0)
+    };
+    if journals.iter().any(is_calling) {
         return true;
     }
     let catches_signals = process.status().map_or(true, |status| status.caught != 0);
@@ -45,15 +54,37 @@ pub fn is_possible(checked: &Checked, journals: &[Journal], maps: &Maps, threads
         // called fork. No hook calls fork, but a signal handler that interrupted a hook may have.
         let is_in_handler = |thread: &Thread| thread.is_interrupted_in(|_| true);
         let is_in_hook = |thread: &Thread| thread.may_return_to(is_image) && is_in_handler(thread);
-        return threads.iter().any(|thread| thread.is_cut || is_in_hook(thread));
+        if threads.iter().any(|thread| thread.is_cut || is_in_hook(thread)) {
+            return true;
+        }
+        // If its tree is followed, it has a session of its own.
+        let own = sessions(maps).filter(|session| session.target(memory).is_some_and(|pid| is_pid_of(process, pid)));
+        return own.into_iter().any(|session| is_any_at_work(&session, process, maps, threads, memory, is_image));
     }
     if !is_known {
         return threads.iter().any(|thread| thread.is_cut || thread.may_return_to(is_image));
     }
-    sessions(maps).any(|session| match session.guards(memory) {
+    sessions(maps).any(|session| is_any_at_work(&session, process, maps, threads, memory, is_image))
+}
+
+/// Returns true if a hook of this session is at work, or if that cannot be excluded.
+fn is_any_at_work(
+    session: &Session<'_>,
+    process: &Process,
+    maps: &Maps,
+    threads: &[Thread],
+    memory: &Memory,
+    is_image: impl Fn(u64) -> bool + Copy,
+) -> bool {
+    match session.guards(memory) {
         Some(guards) => guards.iter().any(|slot| is_at_work(slot, process, maps, threads)),
         None => threads.iter().any(|thread| thread.is_cut || thread.may_return_to(is_image)),
-    })
+    }
+}
+
+/// Returns true if this is the process's pid in its own namespace.
+fn is_pid_of(process: &Process, pid: u32) -> bool {
+    process.status().is_ok_and(|status| status.namespace_pids.last() == Some(&pid))
 }
 
 /// The mappings of one channel: its fixed part and its slots.
@@ -84,12 +115,19 @@ impl Session<'_> {
         Some(bytes)
     }
 
+    /// Returns the pid of the process that records into the channel.
+    fn target(&self, memory: &Memory) -> Option<u32> {
+        Some(u32::from_ne_bytes(self.read(memory, offset_of!(Header, target_pid))?))
+    }
+
     /// Returns the guards of all slots that were ever used, or `None` if this build cannot read the channel.
     fn guards(&self, memory: &Memory) -> Option<Vec<SlotGuards>> {
         match u64::from_ne_bytes(self.read(memory, offset_of!(Header, magic))?) {
             MAGIC => (),
             // The recorder died before it had filled in the header, so no hook has ever run.
             0 => return Some(Vec::new()),
+            // The hub of a followed tree has no slots.
+            HUB_MAGIC => return Some(Vec::new()),
             _ => return None,
         }
         const GEOMETRY: usize = size_of::<Geometry>();

@@ -7,12 +7,16 @@
 //!
 //! ```text
 //! word 0: | magic         | version      | image id     | home   | home length  | gate | image's base | recorder |
-//!      8: | recorder's    | unwind table | table length | target | target's     | 0    | 0            | 0        |
-//!         | start time    |              |              |        | start time   |      |              |          |
+//!      8: | recorder's    | unwind table | table length | target | target's     | what is followed | lists    | 0    |
+//!         | start time    |              |              |        | start time   |                  |          |      |
 //!     16: pads     16 x | at | length | used |
 //!     64: patches 256 x | at | slot | original bytes | our bytes |
 //!   1088: imports 240 x | at, 0 = none now | slot | original word | function |      since version 2
 //! ```
+//! What is followed: the address of two words, the hub and whether forked children may join, and of a count of threads
+//! (`capture::follow::Following`). Lists: the address of `capture::left_lists::LEFT`. Both are 0 unless the processes that
+//! the target starts are followed.
+//!
 //! The image is the capture library. A slot is code near a function that leads to it. The word that is written at an
 //! import is the address of its slot.
 use crate::code::JUMP;
@@ -93,6 +97,9 @@ pub struct Journal {
     /// The program's unwind table, if the profiler made one.
     pub table: u64,
     pub table_length: u64,
+    /// See above. 0 = none.
+    pub following: u64,
+    pub left_lists: u64,
     pub pads: Vec<Pad>,
     pub patches: Vec<Patch>,
     pub imports: Vec<Redirect>,
@@ -139,6 +146,8 @@ impl Journal {
             table_length,
             target,
             target_started,
+            following,
+            left_lists,
             ..,
         ] = &words[..]
         else {
@@ -174,6 +183,8 @@ impl Journal {
             target_started,
             table,
             table_length,
+            following,
+            left_lists,
             pads: pads.collect(),
             patches: patches.collect(),
             imports: imports.collect(),
@@ -197,6 +208,8 @@ impl Journal {
             self.table_length,
             u64::from(self.target),
             self.target_started,
+            self.following,
+            self.left_lists,
         ];
         let pads = self.pads.iter().flat_map(|pad| [pad.at, pad.length, pad.used]);
         let patches = self.patches.iter().flat_map(|p| [p.at, p.slot, pack(p.original), pack(p.ours)]);
@@ -298,6 +311,8 @@ mod tests {
             target_started: 9,
             table: 10,
             table_length: 11,
+            following: 17,
+            left_lists: 18,
             pads: vec![Pad { at: 12, length: 13, used: 14 }],
             patches: vec![Patch { at: 15, slot: 16, original: [1; JUMP], ours: [2; JUMP] }],
             imports: vec![redirect; IMPORTS],

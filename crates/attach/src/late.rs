@@ -144,7 +144,8 @@ impl Patcher {
             }
             let plain = plain_addresses(&symbols);
             let mut look = Look::at(object, symbols, maps, &self.memory, false);
-            look.candidates.retain(|candidate| !matches!(candidate.wanted.shim, Shim::Execve | Shim::Fork));
+            look.candidates
+                .retain(|candidate| !matches!(candidate.wanted.shim, Shim::Execve | Shim::Fork | Shim::Fexecve));
             if !module.is_hooked {
                 use_own_names(&mut look);
             }

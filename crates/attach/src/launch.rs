@@ -1,24 +1,31 @@
 //! Programs that heaptrack launched. They have its library loaded, and another process records them.
 use crate::CHANNEL;
 use crate::check::Checked;
+use crate::journal::Journal;
 use crate::maps::{Mapping, Maps};
 use std::fs;
 use std::path::Path;
 
-/// Finds the memory that a launched program shares with its recorder.
-fn channel(maps: &Maps) -> Option<&Mapping> {
+/// Finds the memory that a launched program shares with its recorder. A program that was executed in the tree of an attached
+/// process has memory with the same name as that process, but no journal.
+fn channel(checked: &Checked) -> Option<&Mapping> {
+    let maps = &checked.maps.0;
     let is_channel = |name: &str| name.starts_with("/memfd:heaptrack") && !name.starts_with(CHANNEL);
-    maps.0.iter().find(|mapping| is_channel(&mapping.name))
+    if let Some(launched) = maps.iter().find(|mapping| is_channel(&mapping.name)) {
+        return Some(launched);
+    }
+    let executed = maps.iter().find(|mapping| mapping.name.starts_with(CHANNEL))?;
+    Journal::find(&checked.maps, &checked.memory).is_empty().then_some(executed)
 }
 
 pub fn is_launched(checked: &Checked) -> bool {
-    channel(&checked.maps).is_some()
+    channel(checked).is_some()
 }
 
 /// Returns the pid of the process that records a launched program. Returns `None` if heaptrack did not launch the
 /// program, and `Some(None)` if its recorder has ended.
 pub fn recorder_of(checked: &Checked) -> Option<Option<u32>> {
-    let ours = channel(&checked.maps)?;
+    let ours = channel(checked)?;
     let own = fs::metadata("/proc/self/exe").ok();
     let is_heaptrack = |pid: u32| {
         let name = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();

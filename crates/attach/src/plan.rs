@@ -105,8 +105,8 @@ impl Plan {
             plan.exports.extend(symbols.exports().map(|(name, at)| Export { bias: object.bias, name, at }));
             let mut look = Look::at(object, symbols, maps, memory, loader.is_static);
             look.candidates.retain(|candidate| match candidate.wanted.shim {
-                Shim::Execve => process.hold.hooks_exec(),
-                Shim::Fork => process.hold.is_on(),
+                Shim::Execve | Shim::Fexecve => process.is_followed || process.hold.hooks_exec(),
+                Shim::Fork => process.is_followed || process.hold.is_on(),
                 _ => true,
             });
             looks.push(look);

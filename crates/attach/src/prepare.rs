@@ -54,6 +54,8 @@ pub struct Prepared {
     /// The starts of the modules whose allocators will be hooked.
     pub(crate) hooked: Vec<u64>,
     pub(crate) region: u64,
+    /// Where the hub is mapped, if the processes that the target starts are followed. Otherwise 0.
+    pub(crate) hub: u64,
     pub(crate) geometry: Geometry,
     pub(crate) membarrier: bool,
     pub(crate) undo: Undo,
@@ -80,6 +82,17 @@ impl Prepared {
         let (process, memory) = (checked.process.clone(), checked.memory.clone());
         crate::on_own_thread(|| prepare(checked, &image, separate))
             .map_err(|refusal| refusal.checked(&process, Some(&memory)))
+    }
+
+    /// Lets the target map the hub of a followed tree. `path` is that of the hub in /proc, `inode` the number of its file.
+    pub fn follow(&mut self, path: &str, inode: u64) -> Result<(), Refusal> {
+        let (process, memory) = (self.checked.process.clone(), self.checked.memory.clone());
+        let hub = crate::on_own_thread(|| {
+            let gadgets = Gadgets::find(&self.checked.maps, &self.checked.memory)?;
+            with_thread(&self.checked, gadgets, |remote| map_hub(remote, &self.checked, &self.journal, path, inode))
+        });
+        self.hub = hub.map_err(|refusal| refusal.checked(&process, Some(&memory)))?;
+        Ok(())
     }
 
     /// Returns the memory that we have mapped into the target, besides the shared memory.
@@ -204,6 +217,7 @@ fn build(
         hooked: plan.entries.iter().map(|entry| entry.module.start).collect(),
         exports: plan.exports,
         region: mapped.region,
+        hub: 0,
         geometry: channel.geometry(),
         membarrier: mapped.membarrier,
         channel: mapped.channel,
@@ -337,6 +351,35 @@ fn map_given(
     let region = map_channel(remote, shared.geometry, descriptor);
     let _ = remote.call(libc::SYS_close, [descriptor as u64, 0, 0, 0, 0, 0]);
     region
+}
+
+/// Lets the target map the hub. Returns its address.
+fn map_hub(
+    remote: &mut Remote<'_>,
+    checked: &Checked,
+    journal: &Journal,
+    path: &str,
+    inode: u64,
+) -> Result<u64, Refusal> {
+    let pid = checked.process.pid;
+    let out_of_reach = |error| Refusal::OutOfReach { pid, error };
+    let place = journal.at + home::BOARD + 256;
+    checked.memory.write(place, format!("{path}\0").as_bytes()).map_err(Refusal::memory(pid))?;
+    let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u64;
+    let opened = remote.call(libc::SYS_openat, [libc::AT_FDCWD as u64, place, flags, 0, 0, 0]).map_err(out_of_reach)?;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let hub = remote.map(0, channel::PAGE as u64, protection, libc::MAP_SHARED, opened as RawFd);
+    let _ = remote.call(libc::SYS_close, [opened, 0, 0, 0, 0, 0]);
+    let hub = hub.map_err(out_of_reach)?;
+    // Only keeps core dumps small, so a failure does not matter.
+    let _ = remote.advise(hub, channel::PAGE as u64, libc::MADV_DONTDUMP);
+    // In another pid namespace, the path may lead to another file.
+    let maps = Maps::of(&checked.process.folder).map_err(|_| Refusal::Gone)?;
+    if maps.at(hub).is_some_and(|mapping| mapping.inode == inode && mapping.name.starts_with(crate::CHANNEL)) {
+        return Ok(hub);
+    }
+    let _ = remote.unmap(hub, channel::PAGE as u64);
+    Err(out_of_reach(std::io::ErrorKind::NotFound.into()))
 }
 
 fn map_channel(remote: &mut Remote<'_>, geometry: Geometry, descriptor: RawFd) -> Result<u64, Refusal> {

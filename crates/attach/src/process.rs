@@ -19,6 +19,8 @@ pub struct Process {
     /// Set if the user no longer wants to wait for the process.
     pub interrupt: Interrupt,
     pub hold: Hold,
+    /// The processes that it starts are recorded, too.
+    pub is_followed: bool,
 }
 
 /// The fields of /proc/PID/status that are needed.
@@ -76,8 +78,14 @@ impl Process {
     pub fn new(pid: u32) -> io::Result<Process> {
         let whole = PathBuf::from(format!("/proc/{pid}"));
         let started = started(pid).ok_or(io::ErrorKind::NotFound)?;
-        let mut process =
-            Process { pid, folder: whole.clone(), started, interrupt: Interrupt::default(), hold: Hold::default() };
+        let mut process = Process {
+            pid,
+            folder: whole.clone(),
+            started,
+            interrupt: Interrupt::default(),
+            hold: Hold::default(),
+            is_followed: false,
+        };
         let lives = |folder: &Path| {
             let status = status(folder).unwrap_or_default();
             status.vm_size && !matches!(status.state, 'Z' | 'X' | '?')

@@ -139,6 +139,9 @@ fn take_out(checked: &Checked, journals: &[Journal]) -> Result<usize, Refusal> {
     let mut functions = 0;
     for journal in journals {
         shut(checked, journal)?;
+        if journal.following != 0 {
+            memory.write_words(journal.following, &[0, 0]).map_err(failed)?;
+        }
         for patch in &journal.patches {
             if patch.found(memory) == Found::Ours {
                 memory.write(patch.at, &patch.original).map_err(failed)?;
@@ -181,20 +184,46 @@ fn unshare(checked: &Checked, journals: &[Journal], image_id: u64) -> Result<u64
         let maps = Maps::of(&process.folder).map_err(|_| Refusal::Gone)?;
         let threads = scan::threads(&world.tids, &maps, &checked.memory);
         let is_busy = in_hook::is_possible(checked, journals, &maps, &threads, image_id);
+        if !is_busy {
+            // A forked child that was about to join when the gate was shut may have opened it again.
+            journals.iter().try_for_each(|journal| shut(checked, journal))?;
+        }
         drop(world);
         if !is_busy {
-            unmap(checked, &maps)?;
+            unmap(checked, journals, &maps)?;
             return Ok(0);
         }
     }
     Ok(shared_bytes)
 }
 
-fn unmap(checked: &Checked, maps: &Maps) -> Result<(), Refusal> {
+/// Returns the lists of environments that execs in children of vfork have left (`capture::left_lists`), as address and
+/// length, and forgets them in the target.
+fn take_left_lists(checked: &Checked, journals: &[Journal]) -> Vec<(u64, u64)> {
+    let mut lists = Vec::new();
+    for journal in journals.iter().filter(|journal| journal.left_lists != 0) {
+        let mut words = [0; 3 * capture::left_lists::THREADS];
+        let is_read = checked.memory.read_words(journal.left_lists, &mut words).is_ok();
+        if !is_read || checked.memory.write_words(journal.left_lists, &[0; 3 * capture::left_lists::THREADS]).is_err() {
+            continue;
+        }
+        let left = words.chunks_exact(3).filter_map(|list| match list {
+            &[_, at, length] if at != 0 && length != 0 => Some((at, length)),
+            _ => None,
+        });
+        lists.extend(left);
+    }
+    lists
+}
+
+fn unmap(checked: &Checked, journals: &[Journal], maps: &Maps) -> Result<(), Refusal> {
     let gadgets = Gadgets::find(maps, &checked.memory)?;
     with_thread(checked, gadgets, |remote| {
         for mapping in maps.0.iter().filter(|mapping| mapping.name.starts_with(CHANNEL)) {
             remote.unmap(mapping.start, mapping.len()).map_err(Refusal::call("to unmap the shared memory"))?;
+        }
+        for (at, length) in take_left_lists(checked, journals) {
+            let _ = remote.unmap(at, length.next_multiple_of(channel::PAGE as u64));
         }
         for fd in forgotten(&checked.process) {
             let _ = remote.call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);

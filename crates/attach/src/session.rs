@@ -74,9 +74,15 @@ pub enum Standing {
 impl Prepared {
     /// Begins the recording. `region` is the profiler's own mapping of the channel, with a header that is filled in.
     /// `stamp` is the current time stamp.
-    pub fn begin(mut self, region: &Region, stamp: Stamp) -> Result<Attached, Refusal> {
+    /// `passed_on` is for a followed process.
+    pub fn begin(
+        mut self,
+        region: &Region,
+        stamp: Stamp,
+        passed_on: Option<PassedOn<'_>>,
+    ) -> Result<Attached, Refusal> {
         let (process, memory) = (self.checked.process.clone(), self.checked.memory.clone());
-        let begun = crate::on_own_thread(|| match begin(&mut self, region, stamp, None) {
+        let begun = crate::on_own_thread(|| match begin(&mut self, region, stamp, passed_on) {
             Ok((pause, tables)) => {
                 let functions = self.written.ready.len() + self.written.hooks.len();
                 let Prepared { checked, journal, region, places, undo, .. } = self;
@@ -249,6 +255,10 @@ fn open(
     journal.recorder_started = process::started(journal.recorder).unwrap_or(0);
     (journal.target, journal.target_started) = (process.pid, process.started);
     journal.imports = redirects;
+    if prepared.hub != 0 {
+        (journal.following, journal.left_lists) = (prepared.places.following, prepared.places.left_lists);
+        memory.write_words(journal.following, &[prepared.hub, 1]).map_err(failed)?;
+    }
     journal.write(memory).map_err(failed)?;
     for ready in &prepared.written.ready {
         memory.write(ready.patch.at, &ready.patch.ours).map_err(failed)?;
@@ -341,6 +351,11 @@ impl Attached {
         {
             reports::clear(&self.checked.memory, &self.tables, &self.reports);
         }
+    }
+
+    /// Returns false if the process has exited.
+    pub fn is_alive(&self) -> bool {
+        !self.checked.process.has_exited()
     }
 
     /// Returns whether the session is still in force. Takes two reads.

@@ -15,7 +15,7 @@ use capture::core::{AttachBlock, CORE};
 use capture::entry::{CoreTable, Entry};
 use capture::events::attached::{self, Call};
 use capture::events::{self, heaps};
-use capture::exec::{Strings, run_patched};
+use capture::exec::{Flavour, Strings, run_patched};
 use capture::fork::call_patched;
 use capture::loader::heaptrack_loader_entry;
 use capture::sandbox::{PR_SET_SECCOMP, PR_SET_TSC, SYS_PRCTL, SYS_SECCOMP, before_prctl, before_syscall, returned};
@@ -29,6 +29,8 @@ static heaptrack_core_table: CoreTable = CoreTable {
     version: AttachBlock::VERSION,
     core: &CORE,
     loader: heaptrack_loader_entry,
+    following: &capture::follow::FOLLOWING,
+    left_lists: &capture::left_lists::LEFT,
     // In the order of `Shim`.
     shims: [
         malloc_entry,
@@ -43,6 +45,7 @@ static heaptrack_core_table: CoreTable = CoreTable {
         syscall_entry,
         execve_entry,
         fork_entry,
+        fexecve_entry,
     ],
     reports: capture::api::ENTRY_POINTS,
 };
@@ -284,7 +287,13 @@ watching!(syscall_entry, SYS_SECCOMP, SYS_PRCTL, before_syscall);
 unsafe extern "C" fn during_execve(path: usize, argv: Strings, envp: Strings, entry: &Entry) -> i32 {
     // SAFETY: the arguments are those of the program's own call of this function. The profiler has written the address
     // of the function's own code into `real`, and an entry never changes once a patch leads to it (`entry.rs`).
-    unsafe { run_patched(path, argv, envp, entry.real) }
+    unsafe { run_patched(Flavour::Path, path, argv, envp, entry.real) }
+}
+
+unsafe extern "C" fn during_fexecve(descriptor: usize, argv: Strings, envp: Strings, entry: &Entry) -> i32 {
+    // SAFETY: the arguments are those of the program's own call of this function. The profiler has written the address
+    // of the function's own code into `real`, and an entry never changes once a patch leads to it (`entry.rs`).
+    unsafe { run_patched(Flavour::Descriptor, descriptor, argv, envp, entry.real) }
 }
 
 extern "C" fn during_fork(entry: &Entry) -> i32 {
@@ -293,7 +302,7 @@ extern "C" fn during_fork(entry: &Entry) -> i32 {
     unsafe { call_patched(entry.real) }
 }
 
-/// libc's `execve` and `fork`. `$register` gets the address of the entry. After the slot has pushed it, the stack is
+/// libc's `execve`, `fexecve` and `fork`. `$register` gets the address of the entry. After the slot has pushed it, the stack is
 /// aligned for a call.
 macro_rules! calling {
     ($name:ident, $register:literal, $during:ident) => {
@@ -314,6 +323,7 @@ macro_rules! calling {
 }
 
 calling!(execve_entry, "rcx", during_execve);
+calling!(fexecve_entry, "rcx", during_fexecve);
 calling!(fork_entry, "rdi", during_fork);
 
 /// # Safety

@@ -415,6 +415,16 @@ impl Core {
         !self.may_call() || sys::getpid() == self.parts().pid
     }
 
+    /// Returns true in a process of a followed tree, also if it was forked and has not joined. Returns false in a child that
+    /// shares the memory of such a process, and in a sandbox.
+    pub fn has_own_memory(&self) -> bool {
+        if !follow::is_on() || self.parts_if_any().is_none() || !self.may_call() {
+            return false;
+        }
+        let pid = sys::getpid();
+        pid == self.parts().pid || pid == follow::forked_pid()
+    }
+
     /// Counts a child process that is not followed.
     pub fn note_child(&self) {
         if self.gate() & ACTIVE != 0 && !follow::is_on() && self.is_own_process() {

@@ -133,9 +133,11 @@ shims! {
     Prctl,
     Syscall,
     /// libc's `execve`, to which its other exec functions lead, and its `fork`. Hooked only in a program that heaptrack
-    /// has started.
+    /// has started, and in a process whose children are followed.
     Execve,
     Fork,
+    /// libc's `fexecve`, which makes a system call of its own.
+    Fexecve,
 }
 
 /// What heaptrack needs to know of the capture library when it writes the library into a running process. Exported as
@@ -148,6 +150,9 @@ pub struct CoreTable {
     pub core: &'static Core,
     /// The function that replaces the loader's empty notification function.
     pub loader: unsafe extern "C" fn(),
+    pub following: &'static crate::follow::Following,
+    /// The lists that `left_lists.rs` has not unmapped yet.
+    pub left_lists: &'static [crate::left_lists::Left; crate::left_lists::THREADS],
     pub shims: [unsafe extern "C" fn(); Shim::COUNT],
     /// What the tables of programs are filled with, see `api.rs`.
     pub reports: [extern "C" fn(); crate::api::ENTRIES],

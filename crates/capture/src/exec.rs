@@ -106,16 +106,27 @@ pub unsafe fn run_at_site(path: usize, argv: Strings, environment: Strings) -> i
     unsafe { run_with(real, Flavour::Path, path, environment) as isize }
 }
 
-/// The same for a program in which heaptrack has patched libc's `execve`. `real` is the address of the function's own
-/// code.
+/// The same for a program in which heaptrack has patched libc's `execve` or `fexecve`. `real` is the address of the
+/// function's own code.
 ///
 /// # Safety
-/// `path`, `argv` and `environment` are what `execve` takes, as for `run`. `real` is the address of an `execve`.
-pub unsafe fn run_patched(path: usize, argv: Strings, environment: Strings, real: u64) -> i32 {
-    // SAFETY: the caller promises that this is the address of an `execve`, which has this signature.
+/// `first`, `argv` and `environment` are what the flavour's function takes, as for `run`. `real` is the address of this
+/// function.
+pub unsafe fn run_patched(flavour: Flavour, first: usize, argv: Strings, environment: Strings, real: u64) -> i32 {
+    // SAFETY: the caller promises that this is the address of the flavour's function, which has this signature.
     let real: Real = unsafe { core::mem::transmute(real) };
-    // SAFETY: the caller promises the arguments of an `execve`.
-    unsafe { run_with(|list| real(path, argv, list), Flavour::Path, path, environment) }
+    // heaptrack may detach while libc's function runs. A child that shares the memory of this process does not return from
+    // a successful exec, and is not counted: until it is done, the thread that made it cannot be stopped.
+    let is_counted = CORE.has_own_memory();
+    if is_counted {
+        follow::begin_call();
+    }
+    // SAFETY: the caller promises the arguments of the flavour's function.
+    let result = unsafe { run_with(|list| real(first, argv, list), flavour, first, environment) };
+    if is_counted {
+        follow::end_call();
+    }
+    result
 }
 
 type Real = extern "C" fn(usize, Strings, Strings) -> i32;

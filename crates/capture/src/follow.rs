@@ -3,10 +3,11 @@
 //! The hub (`channel::Hub`) is a page that is mapped at the start and inherited by forked children. A forked child
 //! finds the gate shut at its first hook, and joins then (`Core::join`). A program after an exec finds the hub's path
 //! in its environment. If anything fails, the process runs unrecorded and is counted in the hub.
+use crate::core::CORE;
 use crate::modules::store_name;
 use crate::sys;
 use channel::{HUB_MAGIC, Header, Hub, LONGEST_COMMAND, PAGE, Region, UnrecordedExec, VERSION};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 pub(crate) const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 /// How often, and how long each time, a process waits for an offer. That is three seconds in total, which is needed
@@ -14,26 +15,65 @@ pub(crate) const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 const TRIES: u32 = 30;
 const TRY_MS: u64 = 100;
 
-static HUB: AtomicPtr<Hub> = AtomicPtr::new(core::ptr::null_mut());
-/// True while a shut gate may mean that this is a forked child, which can join.
-static MAY_JOIN: AtomicBool = AtomicBool::new(false);
+/// What this process knows of its tree. When heaptrack attaches to a process, it writes the first two words from outside,
+/// and clears them when it detaches. It finds them by their address in the journal, in whose layout they take part.
+#[repr(C)]
+pub struct Following {
+    /// The hub, or null.
+    hub: AtomicPtr<Hub>,
+    /// 1 while a shut gate may mean that this is a forked child, which can join.
+    may_join: AtomicU64,
+    /// The number of threads in a fork or an exec that use the hub or the shared memory when libc's function has
+    /// returned. While there are any, heaptrack unmaps neither.
+    busy: AtomicU64,
+}
+
+/// The offset of `Following::busy`.
+pub const BUSY_AT: usize = core::mem::offset_of!(Following, busy);
+
+pub static FOLLOWING: Following =
+    Following { hub: AtomicPtr::new(core::ptr::null_mut()), may_join: AtomicU64::new(0), busy: AtomicU64::new(0) };
+
+/// Between `begin_call` and `end_call` a thread is in a function of libc that makes or replaces a process.
+pub fn begin_call() {
+    FOLLOWING.busy.fetch_add(1, Ordering::AcqRel);
+}
+
+pub fn end_call() {
+    FOLLOWING.busy.fetch_sub(1, Ordering::AcqRel);
+}
+
+/// In a child of libc's `fork`: its pid, before it has joined.
+static FORKED_PID: AtomicU32 = AtomicU32::new(0);
+
+pub fn forked_pid() -> u32 {
+    FORKED_PID.load(Ordering::Relaxed)
+}
+
+/// Called in a child of libc's `fork`, which has only the thread that called it.
+pub fn end_all_calls() {
+    FOLLOWING.busy.store(0, Ordering::Release);
+    if shared_hub().is_some() && CORE.may_call_if_ready() {
+        FORKED_PID.store(sys::getpid(), Ordering::Relaxed);
+    }
+}
 
 /// True if only programs of other names are recorded.
 static IS_UNWANTED: AtomicBool = AtomicBool::new(false);
 
 /// Returns true in a process of a followed tree, also in a forked child that has not joined yet.
 pub fn is_on() -> bool {
-    !HUB.load(Ordering::Acquire).is_null()
+    !FOLLOWING.hub.load(Ordering::Acquire).is_null()
 }
 
 #[inline(always)]
 pub fn may_join() -> bool {
-    MAY_JOIN.load(Ordering::Relaxed)
+    FOLLOWING.may_join.load(Ordering::Relaxed) != 0
 }
 
 /// Called when this process records. Its forked children may join from now on.
 pub fn joined() {
-    MAY_JOIN.store(is_on() && is_wanted(), Ordering::Relaxed);
+    FOLLOWING.may_join.store((is_on() && is_wanted()) as u64, Ordering::Relaxed);
 }
 
 /// Returns false if only programs of other names are recorded.
@@ -71,13 +111,15 @@ fn wants(hub: &Hub, path: &[u8]) -> bool {
 
 /// Called when this process will not record any more, and its children must not join.
 pub fn give_up() {
-    MAY_JOIN.store(false, Ordering::Relaxed);
+    FOLLOWING.may_join.store(0, Ordering::Relaxed);
 }
 
 fn hub() -> Option<&'static Hub> {
-    // SAFETY: null, or the page that `find_hub` has mapped and checked; nothing unmaps it. What several processes write
-    // in a `Hub` is atomic.
-    unsafe { HUB.load(Ordering::Acquire).as_ref() }
+    // SAFETY: null, or the page that `find_hub` has mapped and checked; nothing unmaps it. In an attached process, the
+    // page that heaptrack has let the process map and checked; `attach/src/repair.rs` unmaps it when the pointer is null
+    // again and no thread is in our code or in a call that it counts (`busy`). What several processes write in a `Hub` is
+    // atomic.
+    unsafe { FOLLOWING.hub.load(Ordering::Acquire).as_ref() }
 }
 
 /// Returns the hub if one thread collects the events of all processes.
@@ -160,7 +202,7 @@ pub fn find_hub(path: &[u8]) -> bool {
     let hub = unsafe { &*page.cast::<Hub>() };
     let is_ours = hub.magic == HUB_MAGIC && hub.version == VERSION;
     if is_ours {
-        HUB.store(page.cast(), Ordering::Release);
+        FOLLOWING.hub.store(page.cast(), Ordering::Release);
     }
     is_ours
 }

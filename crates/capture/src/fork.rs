@@ -15,8 +15,8 @@
 //! out of date and that the ring is full. So if there is such a hook, it reads the gate again before it does anything
 //! else, and finds it shut. Otherwise the child does not use the copies, because its next hook finds the gate shut.
 //!
-//! Not covered: processes that were attached to, where `fork` is not hooked, and other ways to fork (`_Fork`, and
-//! system calls that the program makes itself). `_Fork` is not exported here, because older C libraries have none, and
+//! Not covered: processes that were attached to without `--follow`, where `fork` is not hooked, and other ways to fork
+//! (`_Fork`, and system calls that the program makes itself). `_Fork` is not exported here, because older C libraries have none, and
 //! a program may ask whether it exists.
 use crate::core::{ACTIVE, CORE, Core};
 use crate::elf::LinkMap;
@@ -109,6 +109,8 @@ pub unsafe fn call_patched(real: u64) -> i32 {
     let real: extern "C" fn() -> i32 = unsafe { core::mem::transmute(real) };
     // A program that was patched before its first instruction may fork before its first event.
     CORE.gate_after_start();
+    // Until `end_call`, heaptrack does not unmap the memory that the copies are to replace.
+    follow::begin_call();
     let number = announce();
     let copies = own_state(&CORE).map(|local| Copies::new(&CORE, local));
     let pid = real();
@@ -124,12 +126,18 @@ pub unsafe fn call_patched(real: u64) -> i32 {
     if let Some(copies) = copies {
         if pid == 0 { copies.replace() } else { copies.unmap() }
     }
+    if pid == 0 {
+        follow::end_all_calls()
+    } else {
+        follow::end_call()
+    }
     pid
 }
 
-/// Announces a fork, if a tree of processes is recorded. Returns its number, or 0.
+/// Announces a fork, if a tree of processes is recorded. Returns its number, or 0. A forked child that forks before its first
+/// event joins here: otherwise its own child would take it for the process that has forked it, and their numbers would mix.
 fn announce() -> u32 {
-    if follow::shared_hub().is_none() {
+    if follow::shared_hub().is_none() || CORE.gate_or_join() & ACTIVE == 0 {
         return 0;
     }
     let number = (NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & 0x7fff_ffff).max(1);

@@ -3,20 +3,23 @@
 //! Such a child runs in its parent's memory. Its exec does not return, so it cannot unmap the list that was made for
 //! the new program. The thread that called vfork has the same thread pointer as the child, and waits until the exec is
 //! done. So when the next exec with that thread pointer begins, the list is not in use any more, and is unmapped.
+//! When heaptrack detaches from a process, it unmaps the lists that are left.
 use crate::sys;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Seldom more threads than this are between vfork and exec at the same time. The lists of further threads stay mapped.
-const THREADS: usize = 64;
+pub const THREADS: usize = 64;
 
-struct Left {
+/// The words of a list. heaptrack reads them from outside when it detaches.
+#[repr(C)]
+pub struct Left {
     /// A thread pointer, or 0.
     owner: AtomicU64,
     at: AtomicUsize,
     len: AtomicUsize,
 }
 
-static LEFT: [Left; THREADS] =
+pub static LEFT: [Left; THREADS] =
     [const { Left { owner: AtomicU64::new(0), at: AtomicUsize::new(0), len: AtomicUsize::new(0) } }; THREADS];
 
 /// Called before an exec that gets the list of `len` bytes at `at`. Returns true if `free` will unmap it from now on.

@@ -5,19 +5,20 @@
 //! limit that is not possible: exit code 2. A build with
 //! the feature `checks` returns 70 if a check failed. Must hold: the program keeps running, whatever happens to us. Its code is restored at Ctrl-C,
 //! SIGTERM and the end of the given time. No trace is left unless recording began.
-use crate::library;
+use crate::library::{self, Library};
 use crate::naming_thread::Names;
 use crate::output::Output;
 use crate::patching_thread::{DebugSymbols, Patching, Way};
-use crate::record::{Ending, FAILED_CHECK, Record, has_memory, patch_search};
+use crate::record::{self, Ending, FAILED_CHECK, NOTICED, Record, has_memory, patch_search};
 use crate::recorder_limits::{NotPossible, RecorderLimits};
 use crate::recording_options::RecordingOptions;
+use crate::starting_thread::{NotPatched, Starting};
 use crate::status::{Bytes, Count, StatusLine};
 use crate::values::duration;
 use crate::{say, signals};
-use attach::{Attached, Checked, Children, Interrupt, Prepared, Refusal, Standing};
+use attach::{Attached, Checked, Children, Interrupt, PassedOn, Prepared, Recorder, Refusal, Standing};
 use clap::Parser;
-use collector::{Attachment, Bound, End, Outcome, Plan, Recording, Setup};
+use collector::{Attachment, Bound, End, Outcome, Plan, Recording, Setup, Stats};
 use format::{Exit, HeapAtAttach};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -25,6 +26,7 @@ use rustix::time::Timespec;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -45,6 +47,7 @@ const HELP: &str = "\
 Examples:
   heaptrack attach 4711                      until Ctrl-C, to heaptrack.<program>.4711.htz
   heaptrack attach --duration 30s -o x 4711  for half a minute, to x.htz
+  heaptrack attach --follow 4711             also what the process starts from now on
   heaptrack attach --recorder-nice 19 4711   on a busy machine: the recorder takes only what others leave
 
 Exit code: 0; 3 the process cannot be attached to, and a sentence says why; 1 the trace was cut, for example by a full disk;
@@ -57,6 +60,10 @@ pub struct Attach {
     /// Detach after this time, as 30s, 5m, 1h. Without it, detach at Ctrl-C.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
+    /// Record everything that the process starts from now on, too, into the same trace. With names: only programs of these
+    /// names, besides the process itself.
+    #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub follow: Option<String>,
     #[command(flatten)]
     pub recording: RecordingOptions,
     /// The process.
@@ -67,21 +74,22 @@ pub struct Attach {
 impl Attach {
     /// Returns the options of `heaptrack -p PID`, if the user typed that.
     pub fn of(record: &Record) -> Option<Attach> {
-        Some(Attach { duration: record.duration, recording: record.recording.clone(), pid: record.pid? })
+        let Record { duration, follow, recording, pid, .. } = record;
+        Some(Attach { duration: *duration, follow: follow.clone(), recording: recording.clone(), pid: (*pid)? })
     }
 }
 
-/// The trace cannot be written to the place that `-o` names. The process could have been attached to.
+/// What the user asked for is wrong, for example the place for the trace. The process could have been attached to.
 #[derive(Debug)]
-struct NoOutput(String);
+struct WrongUsage(String);
 
-impl std::fmt::Display for NoOutput {
+impl std::fmt::Display for WrongUsage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for NoOutput {}
+impl std::error::Error for WrongUsage {}
 
 /// Why the session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,13 +111,17 @@ pub fn run(options: &Attach) -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             say(format_args!("heaptrack: {}", crate::trouble::sentence(&error)));
-            let is_usage = error.is::<NoOutput>() || error.is::<NotPossible>();
+            let is_usage = error.is::<WrongUsage>() || error.is::<NotPossible>();
             ExitCode::from(if is_usage { crate::USAGE } else { REFUSED })
         }
     }
 }
 
 fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
+    if let Err(refusal) = record::check_follow(options.follow.as_deref()) {
+        let is_usage = refusal.code == crate::USAGE;
+        return Err(if is_usage { WrongUsage(refusal.sentence).into() } else { anyhow::anyhow!(refusal.sentence) });
+    }
     let stop = signals::stop_flag()?;
     let limits = RecorderLimits::prepare(&options.recording.recorder)?;
     let pidfd = |pid: u32| pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok();
@@ -120,7 +132,7 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
         Ok((target, begin(options, checked)?))
     })?;
     let pidfd = pidfd(options.pid);
-    let Begun { recording, attached, patching, mut output, path, is_kde } = begun;
+    let Begun { recording, attached, patching, tree, mut output, path, is_kde } = begun;
     let RecordingOptions { quiet, live, search, .. } = &options.recording;
     let page = live.then(|| crate::live::start(&path)).flatten();
     // Not earlier, because a limited recorder would pause the program for longer while it attaches.
@@ -128,14 +140,14 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     let line = StatusLine::start(recording.stats(), File::open(output.folder()).ok(), *quiet, *live);
     let names =
         target.and_then(|target| Names::start(output.place(), recording.blocks(), search.search(), Some(target)));
-    let cause = wait(options, &attached, pidfd.as_ref(), &stop);
+    let cause = wait(options, &attached, &recording, pidfd.as_ref(), &stop);
     line.end();
     for note in patching.map(Patching::stop).unwrap_or_default().iter().filter(|_| !quiet) {
         say(format_args!("heaptrack: {note}"));
     }
     // The next signal means that the user does not want to wait for the detach.
     stop.store(false, Ordering::Release);
-    let outcome = finish(options, cause, attached, recording, &names, &limits);
+    let outcome = finish(options, cause, attached, recording, tree, &names, &limits);
     let code = conclude(options, outcome, names, &path, &mut output, is_kde);
     if let Some(page) = page {
         page.wait(|| {
@@ -166,9 +178,18 @@ struct Begun {
     attached: Attached,
     /// Patches the modules that the program loads from now on.
     patching: Option<Patching>,
+    tree: Option<Tree>,
     output: Output,
     path: PathBuf,
     is_kde: bool,
+}
+
+/// What is needed to follow what the process starts.
+struct Tree {
+    /// New programs load it.
+    _library: Library,
+    /// Patches new programs that are static.
+    starting: Option<Starting>,
 }
 
 /// Patches the program and starts to record it.
@@ -177,7 +198,9 @@ fn begin(options: &Attach, checked: Checked) -> anyhow::Result<Begun> {
     let exe = checked.process.exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
     let exe = exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned();
     let (mut output, file, is_kde) = Output::create(options.recording.output.as_deref(), OsStr::new(&exe), false)
-        .map_err(|error| NoOutput(crate::trouble::sentence(&error)))?;
+        .map_err(|error| WrongUsage(crate::trouble::sentence(&error)))?;
+    let library = options.follow.is_some().then(|| library::place(&output.folder())).transpose()?;
+    let checked = if library.is_some() { checked.following() } else { checked };
     let symbols = DebugSymbols::new(options.pid, patch_search(&options.recording.search));
     let mut prepared = Prepared::with_symbols(checked, library::CONTENT, &|module| symbols.of(module))?;
     let channel = prepared.channel.take().ok_or(Refusal::Gone)?;
@@ -186,15 +209,28 @@ fn begin(options: &Attach, checked: Checked) -> anyhow::Result<Begun> {
     let attachment = Attachment { pid: options.pid, channel, heap, own_ranges };
     let recording = Recording::start_attached(plan, attachment)?;
     let notes = std::mem::take(&mut prepared.notes);
-    let attached = prepared.begin(&recording.mapping().region(), recording.now())?;
     let search = &options.recording.search;
+    let hub = recording.hub_variable();
+    if let Some((path, inode)) = hub.as_ref().zip(recording.hub_inode()) {
+        prepared.follow(path, inode)?;
+    }
+    let passed_on = library.as_ref().zip(hub.as_ref()).map(|(library, hub)| PassedOn {
+        library: library.path.as_os_str().as_bytes(),
+        to: Recorder::Hub(hub.as_bytes()),
+    });
+    let attached = prepared.begin(&recording.mapping().region(), recording.now(), passed_on)?;
+    let tree = library.zip(recording.tree_hub()).zip(hub).map(|((library, tree_hub), hub)| {
+        record::allow_more_files();
+        let starting = Starting::start(tree_hub, hub, library.path.clone(), patch_search(search));
+        Tree { _library: library, starting }
+    });
     let patcher = Way::Attached(Box::new(attached.patcher()));
     let patching = Patching::start(recording.mapping(), patcher, patch_search(search), search.asks_servers());
     let path = output.name(options.pid)?;
     if !options.recording.quiet {
         tell_begin(options, &attached, &notes, heap);
     }
-    Ok(Begun { recording, attached, patching, output, path, is_kde })
+    Ok(Begun { recording, attached, patching, tree, output, path, is_kde })
 }
 
 /// Opens the program's files before it can end.
@@ -213,12 +249,12 @@ fn plan(options: &Attach, prepared: &Prepared, output: &Output, file: File, exe:
             max_stall_ms: options.recording.max_stall,
             lsan_symbol: 0,
             watched: false,
-            reads_every_clock: false,
+            reads_every_clock: options.follow.is_some(),
         },
         file,
         bound: options.recording.max_size.map(|bytes| Bound { bytes, place: output.place() }),
         threads: options.recording.recorder_threads,
-        follows: None,
+        follows: options.follow.clone(),
         memory_every: options.recording.memory_every.0,
         folder: output.folder(),
         command: prepared.command(),
@@ -248,8 +284,15 @@ fn tell_begin(options: &Attach, attached: &Attached, notes: &[String], heap: Hea
     }
 }
 
-fn wait(options: &Attach, attached: &Attached, pidfd: Option<&OwnedFd>, stop: &AtomicBool) -> Cause {
+fn wait(
+    options: &Attach,
+    attached: &Attached,
+    recording: &Recording,
+    pidfd: Option<&OwnedFd>,
+    stop: &AtomicBool,
+) -> Cause {
     let end = options.duration.map(|duration| Instant::now() + duration);
+    let is_asked = || stop.load(Ordering::Acquire) || end.is_some_and(|end| Instant::now() >= end);
     loop {
         let left = end.map_or(LOOK_EVERY, |end| end.saturating_duration_since(Instant::now()).min(LOOK_EVERY));
         let is_over = match pidfd {
@@ -263,16 +306,29 @@ fn wait(options: &Attach, attached: &Attached, pidfd: Option<&OwnedFd>, stop: &A
                 false
             }
         };
-        if stop.load(Ordering::Acquire) || end.is_some_and(|end| Instant::now() >= end) {
+        if is_asked() {
             return Cause::Asked;
         }
         match attached.standing() {
-            _ if is_over => return Cause::Over,
+            Standing::Over => break,
+            _ if is_over => break,
             Standing::Recording => (),
             Standing::Detached => return Cause::Detached,
-            Standing::Over => return Cause::Over,
         }
     }
+    if options.follow.is_some() {
+        let stats = recording.stats();
+        let left = || Stats::get(&stats.processes);
+        // The collecting thread notices an end, or a new program, within this time.
+        std::thread::sleep(NOTICED);
+        if !attached.is_alive() {
+            record::tell_rest(left());
+        }
+        while left() > 0 && !is_asked() {
+            std::thread::sleep(NOTICED);
+        }
+    }
+    Cause::Over
 }
 
 /// Detaches from the program, then ends the recording.
@@ -281,6 +337,7 @@ fn finish(
     cause: Cause,
     attached: Attached,
     recording: Recording,
+    tree: Option<Tree>,
     names: &Option<Names>,
     limits: &RecorderLimits,
 ) -> Option<Outcome> {
@@ -295,8 +352,8 @@ fn finish(
     if let Some(names) = names {
         names.stop();
     }
-    let outcome = recording
-        .finish_inspected(End::from(exit), crate::unseen::inspect(crate::starting_thread::NotPatched::default()));
+    let not_patched = tree.and_then(|tree| tree.starting).map_or_else(NotPatched::default, Starting::stop);
+    let outcome = recording.finish_inspected(End::from(exit), crate::unseen::inspect(not_patched));
     match detached {
         Ok(Ok(restored)) => {
             if !options.recording.quiet {

@@ -43,7 +43,7 @@ const SERVERS_AT_THE_END: Duration = Duration::from_secs(60);
 pub(crate) const MEMORY_FOR_NAMES: u64 = 400 << 20;
 
 /// The time in which the collecting thread notices that a process has ended.
-const NOTICED: Duration = Duration::from_millis(50);
+pub(crate) const NOTICED: Duration = Duration::from_millis(50);
 
 /// The exit code if a check failed, in a build with the feature `checks`. The program's own exit code may hide that,
 /// because the program may handle SIGILL.
@@ -66,15 +66,7 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         return Err(Refusal { code: crate::USAGE, sentence: trouble });
     }
     let word = options.command.first().ok_or_else(|| cannot("no program was given"))?;
-    if options.follow.as_ref().is_some_and(|names| names.len() >= channel::NAMES) {
-        let sentence = format!("--follow takes at most {} bytes of names", channel::NAMES - 1);
-        return Err(Refusal { code: crate::USAGE, sentence });
-    }
-    if options.follow.is_some() && collector::kernel_clock() != channel::Clock::Tsc {
-        return Err(cannot(
-            "--follow needs the processor's time stamp counter to order the events of several processes, and this kernel does not trust it (see /sys/devices/system/clocksource/clocksource0/current_clocksource); each program can be recorded alone",
-        ));
-    }
+    check_follow(options.follow.as_deref())?;
     let program = program::find(word)?;
     let signals = Signals::take().map_err(cannot)?;
     let limits = RecorderLimits::prepare(&options.recording.recorder)
@@ -104,6 +96,21 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
         .and_then(|(hub, variable)| Starting::start(hub, variable, library.path.clone(), patch_search(search)));
     let child = start(options, inherited, &program, &library.path, &recording, &signals)?;
     Ok(follow(options, child, recording, patching, starting, &signals, &limits, output, is_kde))
+}
+
+/// Refuses a tree that cannot be followed.
+pub(crate) fn check_follow(names: Option<&str>) -> Result<(), Refusal> {
+    let Some(names) = names else { return Ok(()) };
+    if names.len() >= channel::NAMES {
+        let sentence = format!("--follow takes at most {} bytes of names", channel::NAMES - 1);
+        return Err(Refusal { code: crate::USAGE, sentence });
+    }
+    if collector::kernel_clock() != channel::Clock::Tsc {
+        return Err(cannot(
+            "--follow needs the processor's time stamp counter to order the events of several processes, and this kernel does not trust it (see /sys/devices/system/clocksource/clocksource0/current_clocksource); each program can be recorded alone",
+        ));
+    }
+    Ok(())
 }
 
 /// Returns where to look for the symbols of allocators while the program waits.
@@ -185,7 +192,7 @@ fn follow(
 }
 
 /// Raises our own limit on open files: each process of a tree takes some. The program has its own limit already.
-fn allow_more_files() {
+pub(crate) fn allow_more_files() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let _ = rustix::process::setrlimit(
         rustix::process::Resource::Nofile,
@@ -199,17 +206,20 @@ fn wait_for_the_rest(recording: &Recording, signals: &Signals) {
     let left = || collector::Stats::get(&stats.processes);
     // The collecting thread notices the end of the first process within this time.
     std::thread::sleep(NOTICED);
-    if left() > 0 {
-        let processes = if left() == 1 {
-            "1 process that it started runs".into()
-        } else {
-            format!("{} processes that it started run", left())
-        };
-        say(format_args!("heaptrack: the program has ended, but {processes} on; Ctrl-C ends the recording"));
-    }
+    tell_rest(left());
     while left() > 0 && !signals.is_interrupted() {
         std::thread::sleep(NOTICED);
     }
+}
+
+/// Says that `left` processes of a tree are still recorded, if there are any.
+pub(crate) fn tell_rest(left: u64) {
+    let processes = match left {
+        0 => return,
+        1 => "1 process that it started runs".to_owned(),
+        left => format!("{left} processes that it started run"),
+    };
+    say(format_args!("heaptrack: the program has ended, but {processes} on; Ctrl-C ends the recording"));
 }
 
 /// Reports what was recorded, or why there is no trace.

@@ -39,7 +39,12 @@ pub struct Mapping {
 
 impl Mapping {
     pub fn create(setup: &Setup) -> Result<Self, SetupError> {
-        let fd = rustix::fs::memfd_create("heaptrack", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+        Self::create_named(setup, "heaptrack")
+    }
+
+    /// `name` is what /proc/PID/maps shows.
+    pub fn create_named(setup: &Setup, name: &str) -> Result<Self, SetupError> {
+        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(|e| SetupError::Memory(e.into()))?;
         Self::adopt(setup, fd)
     }
@@ -149,7 +154,14 @@ impl std::ops::Deref for SharedHeader {
 pub struct HubPage {
     page: *mut u8,
     fd: OwnedFd,
+    /// The name of the shared memory that is on offer.
+    pub(crate) offer_name: &'static str,
 }
+
+/// The names of the hub and of the shared memory that it offers. When heaptrack detaches from a process and from those that
+/// it has forked, it finds what it has to unmap by the beginning of these names (`attach::CHANNEL`).
+const HUB_NAMES: [&str; 2] = ["heaptrack-hub", "heaptrack"];
+const ATTACHED_HUB_NAMES: [&str; 2] = ["heaptrack-attach-hub", "heaptrack-attach-tree"];
 
 // SAFETY: `page` stays mapped whichever thread drops the `HubPage`, because there is no `Drop`.
 unsafe impl Send for HubPage {}
@@ -161,9 +173,19 @@ impl HubPage {
     /// `is_shared`: one thread collects the events of all processes. `names`: those of the programs that are recorded, with
     /// commas between them; empty = all. They are cut to `channel::NAMES` bytes.
     pub fn create(is_shared: bool, names: &str) -> Result<Self, SetupError> {
+        Self::create_named(is_shared, names, HUB_NAMES)
+    }
+
+    /// For the tree of a process that heaptrack attaches to.
+    pub fn create_attached(names: &str) -> Result<Self, SetupError> {
+        Self::create_named(true, names, ATTACHED_HUB_NAMES)
+    }
+
+    fn create_named(is_shared: bool, names: &str, own_names: [&'static str; 2]) -> Result<Self, SetupError> {
+        let [hub_name, offer_name] = own_names;
         let failed = |error: rustix::io::Errno| SetupError::Memory(error.into());
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = rustix::fs::memfd_create("heaptrack-hub", flags).map_err(failed)?;
+        let fd = rustix::fs::memfd_create(hub_name, flags).map_err(failed)?;
         rustix::fs::ftruncate(&fd, channel::PAGE as u64).map_err(failed)?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW).map_err(failed)?;
         let page = map(fd.as_fd(), 0, channel::PAGE).map_err(SetupError::Memory)?;
@@ -180,7 +202,7 @@ impl HubPage {
             room.iter_mut().zip(names.bytes()).for_each(|(place, byte)| *place = byte);
             (&raw mut (*hub).names).write(room);
         }
-        Ok(HubPage { page, fd })
+        Ok(HubPage { page, fd, offer_name })
     }
 
     /// Returns the page, which is never unmapped: this process needs only one.

@@ -493,4 +493,33 @@ mod tests {
         assert_eq!(take(Event::Alloc { stamp: 4, address: 0x10, size: 8, stack: 0 }), 1);
         assert_eq!((take(Event::Image { stamp: 5, image: 2 }), take(Event::Image { stamp: 6, image: 1 })), (1, 1));
     }
+
+    /// The stream of blocks that programs report themselves is written only if there are any. It was filled with the ends of
+    /// processes, and after 19,000 of them the recorder waited for room in it for ever.
+    #[test]
+    fn ends_of_processes_leave_room() {
+        let mapping = Arc::new(Mapping::create(&tight()).unwrap());
+        let timeline = Timeline::new(channel::Clock::Ticks, Instant::now(), mapping.region().header());
+        let mut recorder = Recorder::new(Arc::clone(&mapping), timeline, Process::new(0), String::new(), Sink::trace());
+        recorder.follow();
+        for pid in 1..=40_000 {
+            let joining = crate::tree::Joining {
+                pid,
+                parent_pid: 0,
+                fork: 0,
+                start: format::ProcessStart::Spawned,
+                command: Vec::new(),
+                exe: String::new(),
+                mapping: Arc::clone(&mapping),
+                files: Process::new(pid),
+            };
+            let number = recorder.join(joining).unwrap();
+            recorder.tree.as_mut().unwrap().add_thread(number, pid);
+            recorder.end_process(number, false, format::Exit::Unknown, u64::from(pid) * 1_000_000);
+            if recorder.is_full() {
+                recorder.take_blocks(drop);
+            }
+            assert!(!recorder.is_full(), "after {pid} processes");
+        }
+    }
 }

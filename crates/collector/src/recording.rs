@@ -222,7 +222,11 @@ impl Recording {
         let writer = Writer::start(plan.file, plan.bound)?;
         let Plan { setup, folder, command, exe, tool, threads, follows, memory_every, .. } = plan;
         let memory = MemoryPlan { every: memory_every, is_attached: attached.is_some(), own_ranges };
-        let hub = follows.map(|names| HubPage::create(true, &names)).transpose()?.map(Arc::new);
+        let create = |names: String| match attached {
+            Some(_) => HubPage::create_attached(&names),
+            None => HubPage::create(true, &names),
+        };
+        let hub = follows.map(create).transpose()?.map(Arc::new);
         let subject = Subject { setup, folder, command, exe, tool, threads, hub, attached, memory };
         Self::begin(subject, mapping, writer, Sink::trace())?.ready()
     }
@@ -323,6 +327,12 @@ impl Recording {
     pub fn hub_variable(&self) -> Option<String> {
         let page = self.hub.as_ref()?;
         Some(format!("/proc/{}/fd/{}", std::process::id(), page.fd().as_raw_fd()))
+    }
+
+    /// Returns the number of the hub's file, by which its mapping in another process is recognised.
+    pub fn hub_inode(&self) -> Option<u64> {
+        let page = self.hub.as_ref()?;
+        Some(rustix::fs::fstat(page.fd()).ok()?.st_ino)
     }
 
     /// Returns the hub of a followed tree.

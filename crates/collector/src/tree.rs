@@ -37,6 +37,9 @@ pub struct Tree {
     forks: HashMap<(Number, u32), Number>,
     /// The same for children that have not joined before their parent ended, by the pid of the parent.
     orphans: HashMap<(u32, u32), Number>,
+    /// Programs that were executed in children of forks, and have ended before the parent could tell the pid of the child:
+    /// the pid, and the number of the parent.
+    gone: HashMap<u32, Number>,
     /// Entries that were written.
     written: u32,
     new: Processes,
@@ -241,9 +244,16 @@ impl Tree {
             (Some(child), pid) => {
                 self.forks.remove(&(parent, fork));
                 let later = self.find(pid).filter(|other| *other != child);
+                let is_gone = self.gone.remove(&pid) == Some(parent);
+                if !self.has_unknown_children(parent) {
+                    self.gone.retain(|_, of| *of != parent);
+                }
                 let Some(running) = self.get_mut(child) else { return };
                 running.entry.pid = pid;
                 let is_silent = running.mapping.is_none();
+                if later.is_none() && is_gone && is_silent {
+                    return self.remove(child);
+                }
                 let Some(later) = later.and_then(|later| self.get_mut(later)) else { return self.watch(child, pid) };
                 if later.replaces.is_none() && later.state == State::Expected {
                     later.replaces = Some(child);
@@ -254,6 +264,12 @@ impl Tree {
             }
             (None, _) => (),
         }
+    }
+
+    /// Returns true if a process has forked, and has not told the pid of the child yet.
+    fn has_unknown_children(&self, parent: Number) -> bool {
+        let is_unknown = |child: &Number| self.get(*child).is_some_and(|child| child.entry.pid == 0);
+        self.forks.iter().any(|(at, child)| at.0 == parent && is_unknown(child))
     }
 
     /// The end of a process without shared memory must be noticed by its pid.
@@ -335,9 +351,13 @@ impl Tree {
     pub fn end(&mut self, number: Number, by_exec: bool, exit: Exit, ns: u64) {
         // A program that replaced it may have ended it already.
         let Some(running) = self.get(number) else { return };
+        let (pid, parent) = (running.entry.pid, running.parent);
         let is_silent = by_exec && !running.is_written;
         if !is_silent {
             self.index(number);
+        }
+        if let Some(parent) = parent.filter(|parent| pid != 0 && self.has_unknown_children(*parent)) {
+            self.gone.insert(pid, parent);
         }
         let Some(running) = self.get_mut(number).filter(|_| !is_silent) else { return self.remove(number) };
         let mut totals = running.heap.fill(running.totals);
@@ -387,6 +407,7 @@ impl Tree {
         }
         self.forks.retain(|(parent, _), child| *parent != number && *child != number);
         self.orphans.retain(|_, child| *child != number);
+        self.gone.retain(|_, parent| *parent != number);
         self.unused.push_back(number);
     }
 
@@ -402,5 +423,64 @@ impl Tree {
 
     pub fn has_new(&self) -> bool {
         !self.new.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+    use crate::mapping::tests::tight;
+
+    fn joining(pid: u32, parent_pid: u32, start: ProcessStart, command: &str) -> Joining {
+        Joining {
+            pid,
+            parent_pid,
+            fork: 0,
+            start,
+            command: vec![command.to_owned()],
+            exe: format!("/bin/{command}"),
+            mapping: Arc::new(Mapping::create(&tight()).unwrap()),
+            files: proc_files::Process::new(pid),
+        }
+    }
+
+    /// The pids and commands of all entries, and the processes that must be watched.
+    fn found(tree: &mut Tree) -> (Vec<(u32, String)>, Vec<(Number, u32)>) {
+        let entries = tree.take_new().processes.into_iter().map(|process| (process.pid, process.command.join(" ")));
+        (entries.collect(), tree.take_new_pids())
+    }
+
+    /// The parent may be interrupted between its fork and the note of the child's pid. Meanwhile the child executes programs
+    /// and ends.
+    #[test]
+    fn a_child_that_executed_and_ended_before_its_pid_was_known_has_one_entry() {
+        for executes_twice in [false, true] {
+            let mut tree = Tree::default();
+            let now = Now::default();
+            let shell = tree.join(joining(10, 1, ProcessStart::Launched, "sh")).unwrap();
+            tree.start(shell, now);
+            tree.fork(shell, 1, 0, now);
+            let first = tree.join(joining(20, 10, ProcessStart::Spawned, "true")).unwrap();
+            tree.start(first, now);
+            if executes_twice {
+                let second = tree.join(joining(20, 10, ProcessStart::Spawned, "false")).unwrap();
+                assert_eq!(tree.take_replaced(second), Some(first));
+                tree.end(first, true, Exit::Unknown, 1);
+                tree.start(second, now);
+                tree.end(second, false, Exit::Code(1), 2);
+            } else {
+                tree.end(first, false, Exit::Code(0), 2);
+            }
+            tree.fork(shell, 1, 20, now);
+            assert_eq!(tree.running().count(), 1, "only the shell runs");
+            let (entries, watched) = found(&mut tree);
+            assert!(entries.iter().all(|(pid, command)| *pid == 10 || command != "sh"), "{entries:?}");
+            assert_eq!(watched, [], "nothing is left to wait for");
+            // Another child gets the same pid later, and calls no exec.
+            tree.fork(shell, 2, 0, now);
+            tree.fork(shell, 2, 20, now);
+            assert_eq!((found(&mut tree).1.len(), tree.running().count()), (1, 2));
+        }
     }
 }

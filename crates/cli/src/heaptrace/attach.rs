@@ -65,6 +65,6 @@ fn begin(options: &Options, pid: u32) -> anyhow::Result<Begun> {
     for note in std::mem::take(&mut prepared.notes) {
         say(format_args!("heaptrace: {note}"));
     }
-    let attached = prepared.begin(&recording.mapping().region(), recording.now())?;
+    let attached = prepared.begin(&recording.mapping().region(), recording.now(), None)?;
     Ok(Begun { hub, recording, attached, heap })
 }

@@ -58,8 +58,9 @@ pub struct Record {
     /// Only record. This is always so; the option is for scripts that were written for KDE's heaptrack.
     #[arg(long)]
     pub record_only: bool,
-    /// Record everything that the program starts, too, into the same trace. With names: only programs of these names.
-    #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with_all = ["debug", "pid"])]
+    /// Record everything that the program starts, too, into the same trace. With names: only programs of these names. With
+    /// -p: everything that the process starts from now on.
+    #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "debug")]
     pub follow: Option<String>,
     /// Show the trace in this terminal while the program runs. What the program prints goes to a file, and the key o shows it.
     #[arg(long, conflicts_with_all = ["debug", "live", "quiet"])]

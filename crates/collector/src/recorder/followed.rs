@@ -212,18 +212,22 @@ impl Recorder {
     /// Ends a process, or a program that was replaced with exec. The merge must hold no event of it.
     pub fn end_process(&mut self, number: Number, by_exec: bool, exit: Exit, stamp: Stamp) {
         self.malloc.set_time(stamp, &mut self.timeline);
-        self.custom.set_time(stamp, &mut self.timeline);
         let Some(tree) = &mut self.tree else { return };
         let thread = tree.get(number).and_then(|running| running.thread);
-        let (malloc, custom) = (&mut self.malloc, &mut self.custom);
+        let (malloc, custom, timeline) = (&mut self.malloc, &mut self.custom, &mut self.timeline);
         if let Some(thread) = thread {
             malloc.set_thread(thread);
-            custom.set_thread(thread);
         }
         tree.holdings.end(number as usize, by_exec, |let_go, how| {
-            if let_go.is_last {
-                let domain = if let_go.is_custom { &mut *custom } else { &mut *malloc };
-                domain.ended(let_go.block, how);
+            match (let_go.is_last, let_go.is_custom) {
+                (false, _) => (),
+                (true, false) => malloc.ended(let_go.block, how),
+                (true, true) => {
+                    // Not before: most trees have no such block, and then this stream is never written.
+                    custom.set_time(stamp, timeline);
+                    thread.into_iter().for_each(|thread| custom.set_thread(thread));
+                    custom.ended(let_go.block, how);
+                }
             }
         });
         tree.end(number, by_exec, exit, malloc.now_ns());

@@ -76,6 +76,7 @@ struct First {
     files: Process,
     number: Number,
     ended_at: Option<Stamp>,
+    exit: Exit,
 }
 
 impl Members {
@@ -137,7 +138,7 @@ impl Members {
         let places = self.spares.iter_mut().zip(&hub.offers).filter(|(spare, _)| spare.is_none());
         for (spare, offer) in places.take(missing) {
             // If there is not enough memory now, offers are made later.
-            let Ok(mapping) = Mapping::create(&self.setup) else { break };
+            let Ok(mapping) = Mapping::create_named(&self.setup, self.page.offer_name) else { break };
             mapping.region().header().collector_alive.store(1, Ordering::Release);
             offer.put(mapping.fd().as_raw_fd() as u32);
             *spare = Some(Arc::new(mapping));
@@ -302,7 +303,7 @@ impl Collector {
         };
         if let Some(number) = self.recorder.join(joining) {
             members.watch(pid);
-            members.first = Some(First { pid, files: Process::new(pid), number, ended_at: None });
+            members.first = Some(First { pid, files: Process::new(pid), number, ended_at: None, exit: Exit::Unknown });
         }
     }
 
@@ -351,9 +352,10 @@ impl Collector {
         let Some(members) = &mut self.members else { return };
         if let Some(first) = &mut members.first {
             let is_replaced = members.members.iter().any(|one| one.pid == first.pid);
-            let has_ended = end_of(&members.ends, first.pid, &first.files).is_some();
-            if first.ended_at.is_none() && (is_replaced || has_ended) {
+            let end = end_of(&members.ends, first.pid, &first.files);
+            if first.ended_at.is_none() && (is_replaced || end.is_some()) {
                 first.ended_at = Some(now);
+                first.exit = end.unwrap_or(Exit::Unknown);
             }
         }
         for silent in &mut members.silent {
@@ -381,13 +383,13 @@ impl Collector {
     /// Ends the processes whose events are all merged.
     pub(super) fn end_processes(&mut self) {
         let Some(mut members) = self.members.take() else { return };
-        if let Some(First { pid, number, ended_at: Some(stamp), .. }) = members.first
+        if let Some(First { pid, number, ended_at: Some(stamp), exit, .. }) = members.first
             && self.drain.is_empty(&self.merge)
         {
             let by_exec = members.members.iter().any(|member| member.pid == pid);
             members.first = None;
             members.is_first_replaced = by_exec;
-            self.recorder.end_process(number, by_exec, Exit::Unknown, stamp);
+            self.recorder.end_process(number, by_exec, if by_exec { Exit::Unknown } else { exit }, stamp);
         }
         let over: Vec<u32> = members.silent.iter().filter(|one| one.ended_at.is_some()).map(|one| one.pid).collect();
         members.silent.retain(|silent| {

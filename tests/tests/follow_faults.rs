@@ -1,0 +1,43 @@
+//! `--follow`: a process that cuts itself off from the recorder works as it does alone, ends only its own part of the recording, and
+//! the rest of the tree is exact.
+use format::Exit;
+use heaptrack_tests::processes::processes;
+use heaptrack_tests::{Folder, Program};
+
+const UNRECORDED: &str = "heaptrack: not recorded: 1 process ran unrecorded: 1 that found no shared memory, or started in a sandbox or \
+                          in another pid namespace.\n";
+
+/// A child has its shared memory before it cuts itself off, so all its calls are recorded. Its own child needs new shared memory,
+/// which it gets only if it can still open it.
+#[test]
+fn a_child_that_cuts_itself_off_ends_only_its_own_part() {
+    let folder = Folder::new();
+    for (kind, is_reached, exit) in [
+        ("plain", true, Exit::Code(7)),
+        ("chroot", false, Exit::Code(7)),
+        ("setuid", false, Exit::Code(7)),
+        ("unshare", false, Exit::Code(7)),
+        ("seccomp", false, Exit::Code(7)),
+        ("close", true, Exit::Code(7)),
+        ("kill", true, Exit::Signal(9)),
+    ] {
+        let program = Program::target("family_faults").arg(kind).arg(folder.path());
+        let outcome = program.option("--follow").same_output();
+        assert_eq!(outcome.code, 0, "{kind}: {}", outcome.stderr);
+        assert!(outcome.stdout.ends_with("parent: 200 allocations, right\n"), "{kind}: {}", outcome.stdout);
+        let all = processes(&outcome.trace);
+        let mut found: Vec<[u64; 4]> = Vec::new();
+        for process in all.values() {
+            let totals = process.end.expect("its end").totals;
+            found.push([totals.allocations, totals.allocated_bytes, totals.deallocations, totals.leaked_allocations]);
+        }
+        let whole: [u64; 4] = [200, 200_000, 100, 100];
+        let last = if is_reached { [100, 100_000, 50, 50] } else { [0; 4] };
+        assert_eq!(found, [whole, whole, last], "{kind}: the parent, the child and the child of the child");
+        assert_eq!(outcome.stderr.contains(UNRECORDED), !is_reached, "{kind}: {}", outcome.stderr);
+        let ended = all[&1].end.expect("its end").exit;
+        assert!(ended == exit || ended == Exit::Unknown, "{kind}: {ended:?}, unknown if its parent was quicker");
+        let inherited = [all[&1].inherited_allocations, all[&1].inherited_bytes];
+        assert_eq!(inherited, [50, 50_000], "{kind}");
+    }
+}
