@@ -36,7 +36,8 @@ impl Kind {
         }
     }
 
-    /// True if hardly any other file begins like this. Many texts look like the beginning of an unpacked pprof file.
+    /// True if hardly any other file begins like this. The beginning of an unpacked pprof file can be that of another
+    /// Protocol Buffers message, too.
     pub const fn has_certain_beginning(self) -> bool {
         !matches!(self, Kind::Pprof)
     }

@@ -26,9 +26,13 @@ struct Raw<'a> {
 const FEWEST_FIELDS: usize = 3;
 
 /// Whether the first bytes of a file are fields of a profile. The last one may be cut off.
+///
+/// Every writer begins with the types of values, or with their unit. The bytes of such a type are control characters and
+/// small numbers. Without them, a text that begins with an empty line or with a Z can look like a list of fields.
 pub(crate) fn is_beginning(first: &[u8]) -> bool {
     let is_of_profile = |number: u64, field: Field<'_>| match number {
-        1..=6 | 11 => matches!(field, Field::Bytes(_)),
+        1 | 11 => matches!(field, Field::Bytes(bytes) if is_value_type(bytes)),
+        2..=6 => matches!(field, Field::Bytes(_)),
         7..=10 | 12 | 14 | 15 => matches!(field, Field::Number(_)),
         number => number == 13,
     };
@@ -40,8 +44,21 @@ pub(crate) fn is_beginning(first: &[u8]) -> bool {
             None => break,
         }
     }
-    // Every writer begins with the types of values, or with their unit.
     count >= FEWEST_FIELDS && matches!(first.first(), Some(0x0a | 0x5a))
+}
+
+/// Whether these are the numbers of two texts: a name and a unit. A writer may leave out a text that is empty, but a name
+/// never is.
+fn is_value_type(bytes: &[u8]) -> bool {
+    let mut has_name = false;
+    for field in fields(bytes) {
+        match field {
+            Some((1, Field::Number(_))) => has_name = true,
+            Some((2, Field::Number(_))) => {}
+            _ => return false,
+        }
+    }
+    has_name
 }
 
 pub(crate) fn read(bytes: &[u8]) -> Result<HeapProfile, String> {

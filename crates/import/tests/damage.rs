@@ -52,6 +52,24 @@ fn files_are_recognised_and_have_their_numbers() {
     }
 }
 
+/// Texts of which each line is a field of the right kind: the line's end or its first letter is the number of the field,
+/// the next letter the length.
+#[test]
+fn a_text_is_no_pprof_profile() {
+    let lines = |first: &str, line: &str| format!("{first}{}", line.repeat(5));
+    let rows = lines("", &format!("\n0{}", "7".repeat(48)));
+    let unit = lines(&format!("Z {}", "o".repeat(32)), &format!("\n!{}", "x".repeat(33)));
+    let strings = lines(&format!("\n {}", " ".repeat(32)), &format!("2 {}", "y".repeat(32)));
+    for text in [rows, unit, strings] {
+        assert!(recognise(text.as_bytes()).is_none(), "{text:?}");
+    }
+    // The same fields with bytes of a type in the first one are a profile, and so is one that begins with its unit.
+    let names = "2\u{2}ab".repeat(3);
+    for first in ["\n\u{4}\u{8}\u{1}\u{10}\u{2}", "\n\u{2}\u{8}\u{1}", "Z\u{4}\u{8}\u{1}\u{10}\u{2}"] {
+        assert_eq!(recognise(format!("{first}{names}").as_bytes()), Some(Kind::Pprof), "{first:?}");
+    }
+}
+
 /// Everything that a profile refers to must be there.
 fn check(profile: &HeapProfile) {
     assert!(
