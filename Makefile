@@ -123,7 +123,7 @@ soak-unit:
 soak-alone soak-short soak-long: soak-%:
 	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory end-to-end-$*
 
-# One Rust program with five allocators, and polars, pyarrow and duckdb (tests/allocators/run.py). Needs a network.
+# One Rust program with five allocators, polars, pyarrow and duckdb, rustc and cargo (tests/allocators/run.py). Needs a network.
 soak-allocators:
 	tests/allocators/run.py target/release/heaptrack target/allocators
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Records one Rust program with five allocators, dynamic and static, launched and attached, unstripped and with a separate debug file: every size must
 have the same number of allocations and leaks, at the same source lines. Then records polars, pyarrow and duckdb in Python and compares with what these
-count themselves. Needs cargo, cmake, pip and a network. Usage: run.py HEAPTRACK FOLDER [rust | python]"""
+count themselves. Last, rustc and cargo, whose calls are counted by breakpoints and by a preloaded library. Needs cargo, cmake, pip, perf and a network.
+Usage: run.py HEAPTRACK FOLDER [rust | python | compilers]"""
 import json, os, re, shutil, signal, subprocess, sys
 from pathlib import Path
 
@@ -133,6 +134,71 @@ print(sum(one.estimated_size() for one in kept + [frame]))""")
     print("pyarrow, duckdb, polars: as they count themselves")
 
 
+# Where the kernel loads a position independent program without address randomisation.
+PIE_BASE = 0x555555554000
+SOURCE = """use std::collections::{BTreeMap, HashMap};
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)] pub struct A { a: u32, b: String, c: Vec<u8> }
+#[derive(Debug, Clone, PartialEq)] pub enum E { X(A), Y { m: HashMap<A, BTreeMap<String, Vec<A>>> }, Z(Box<E>) }
+pub fn f(n: usize) -> Vec<String> { (0..n).map(|i| format!("{i:?}")).filter(|s| s.len() > 2).collect() }
+fn main() { let e = E::Z(Box::new(E::X(A::default()))); println!("{:?} {:?}", e, f(100)); }
+"""
+
+
+def count_entries(program, functions, *command):
+    """Runs a command, and returns how often each of these functions of `program` was entered in it or in its children, by hardware breakpoints (at most four)."""
+    symbols = subprocess.run(["nm", "--defined-only", program], check=True, capture_output=True, text=True).stdout.split("\n")
+    places = {line.split()[2]: int(line.split()[0], 16) for line in symbols if line}
+    events = [word for name in functions for word in ("-e", f"mem:{PIE_BASE + places[name]:#x}:x")]
+    done = subprocess.run(["setarch", "-R", "perf", "stat", "-x,", *events, *command], check=True, capture_output=True, text=True, cwd=FOLDER)
+    return [int(line.split(",")[0]) for line in done.stderr.split("\n") if ",mem:" in line]
+
+
+def rustc(program):
+    """rustc has jemalloc under the names of libc. The breakpoints count in the process that is recorded, because rustc itself makes some calls more or less in each run."""
+    (FOLDER / "big.rs").write_text(SOURCE)
+    record = [HEAPTRACK, "-q", "--no-symbols", "-o", FOLDER / "rustc.htz", program, "-O", "--emit=obj", "big.rs"]
+    # There are only four breakpoints, and these functions are called a few times in every run.
+    rare = count_entries(program, ["posix_memalign", "memalign", "valloc"], *record)
+    often = count_entries(program, ["malloc", "calloc", "realloc", "aligned_alloc"], *record)
+    summary = report(FOLDER / "rustc.htz", "--view", "summary")
+    assert summary["totals"]["allocations"] == sum(often) + sum(rare), (often, rare, summary["totals"])
+    assert summary["unknown_frees"] == summary["lost_events"] == 0, summary
+    print(f"rustc: {sum(often) + sum(rare)} calls by breakpoints, the same in the trace")
+
+
+def cargo(program):
+    """cargo calls libc's functions, which count.c counts in a run of its own. A process has two more variables in that run, so the recorded one gets two as well."""
+    library, project = FOLDER / "count.so", FOLDER / "project"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", HERE / "count.c", "-o", library], check=True)
+    (project / "src").mkdir(parents=True, exist_ok=True)
+    (project / "src/main.rs").write_text("fn main() {}\n")
+    head = "[package]\nname = '{}'\nversion = '0.1.0'\nedition = '2024'\n"
+    parts = [f"part{number}" for number in range(60)]
+    (project / "Cargo.toml").write_text(head.format("project") + "[workspace]\n[dependencies]\n" + "".join(f"{part} = {{ path = '{part}' }}\n" for part in parts))
+    for part in parts:
+        (project / part / "src").mkdir(parents=True, exist_ok=True)
+        (project / part / "src/lib.rs").write_text("")
+        (project / part / "Cargo.toml").write_text(head.format(part))
+    command = [program, "metadata", "--offline", "--format-version", "1"]
+    run = lambda words, **more: subprocess.run(words, check=True, capture_output=True, cwd=project, env=os.environ | more)
+    run(command)
+    for old in FOLDER.glob("count.[0-9]*"):
+        old.unlink()
+    run(command, LD_PRELOAD=str(library), COUNT_FILE=str(FOLDER / "count"))
+    # cargo asks rustc for its version. Of the two files, cargo's has the higher counts.
+    counted = max(tuple(int(word) for word in file.read_text().split()) for file in FOLDER.glob("count.[0-9]*"))
+    run([HEAPTRACK, "-q", "--no-symbols", "-o", FOLDER / "cargo.htz", *command], HEAPTRACK_NOTHING="1", HEAPTRACK_NEITHER="2")
+    totals = report(FOLDER / "cargo.htz", "--view", "summary")["totals"]
+    assert (totals["allocations"], totals["deallocations"]) == counted, (counted, totals)
+    print(f"cargo: {counted[0]} allocations and {counted[1]} frees by the counting library, the same in the trace")
+
+
+def compilers():
+    programs = Path(subprocess.run(["rustc", "--print", "sysroot"], check=True, capture_output=True, text=True).stdout.strip()) / "bin"
+    rustc(programs / "rustc")
+    cargo(programs / "cargo")
+
+
 FOLDER.mkdir(parents=True, exist_ok=True)
-for part in sys.argv[3:] or ["rust", "python"]:
-    {"rust": rust, "python": python}[part]()
+for part in sys.argv[3:] or ["rust", "python", "compilers"]:
+    {"rust": rust, "python": python, "compilers": compilers}[part]()

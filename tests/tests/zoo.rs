@@ -44,7 +44,7 @@ fn every_folder_of_the_zoo_is_in_the_table() {
     let names: BTreeSet<&str> = ANIMALS.iter().map(|animal| animal.name).collect();
     assert_eq!(names.len(), ANIMALS.len(), "every name occurs once");
     assert_eq!(ANIMALS.iter().filter(|animal| animal.in_make_test).count(), 12);
-    // The code that animals share, and the package of the three animals in Rust.
+    // The code that animals share, and the package of the animals in Rust.
     let mut folders = BTreeSet::from(["blocks".to_owned(), "rust".to_owned()]);
     let without_sources = ["rust_tokio", "rust_corosensei", "rust_may", "git", "xz"];
     folders.extend(names.iter().filter(|name| !without_sources.contains(name)).map(|&name| name.to_owned()));

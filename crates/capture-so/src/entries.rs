@@ -100,14 +100,14 @@ extern "C" fn before_careful_free(first: u64, second: u64, cfa: u64, entry: &Ent
     attached::freeing_carefully(first, second, cfa, entry);
 }
 
-/// Makes the context. From here on, rbx holds the address of the entry.
+/// Makes the context without the arguments. From here on, rbx holds the address of the entry.
 macro_rules! save {
     () => {
         concat!(
             "sub rsp, 80\n",
             store_registers!(72 rbx),
             load_registers!(80 rbx),
-            store_registers!(80 rbp, 64 r12, 56 r13, 48 r14, 40 r15, 8 rdi, 16 rsi, 24 rdx),
+            store_registers!(80 rbp, 64 r12, 56 r13, 48 r14, 40 r15),
         )
     };
 }
@@ -137,6 +137,7 @@ unsafe extern "C" fn malloc_entry() {
     naked_asm!(
         "endbr64",
         save!(),
+        store_registers!(8 rdi, 16 rsi, 24 rdx),
         "call [rbx]",
         "mov [rsp], rax",
         "mov rdi, rsp",

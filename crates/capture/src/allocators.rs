@@ -135,6 +135,8 @@ impl Meaning {
     pub const NONE: u8 = u8::MAX;
     /// Set in `heap` if the argument has the flags of jemalloc's functions.
     pub const FLAGS: u8 = 1 << 6;
+    /// That of malloc: the first argument is the size, and the block is the result.
+    pub const MALLOC: Meaning = Meaning::of_kind(Kind::Size0);
 
     const fn of(effect: Effect, size: u8, count: u8, block: u8) -> Meaning {
         Meaning { effect, size, count, block, heap: Meaning::NONE }

@@ -31,19 +31,19 @@ impl Range {
     }
 }
 
-/// The last free of a thread: the block, the CFA of the hook, the ring's head after the free, the entry and its module.
+/// The last free of a thread: the block, the CFA of the hook, the ring's head after the free, and the entry.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
     pub address: u64,
     pub cfa: u64,
     pub head: u64,
-    pub entry: u64,
-    pub module: Range,
+    /// Null, or an entry to which a patch leads. Such entries stay mapped (see this file's head).
+    pub entry: *const Entry,
 }
 
 impl Freed {
-    pub const NONE: Freed = Freed { address: 0, cfa: 0, head: 0, entry: 0, module: Range::NONE };
+    pub const NONE: Freed = Freed { address: 0, cfa: 0, head: 0, entry: core::ptr::null() };
 }
 
 /// An allocator's function that a hook has called: its module, and the block that it frees or resizes (0 = none).
@@ -80,6 +80,14 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Returns true if the allocator's own code makes the call that returns to `caller`, at one of the places in
+    /// `internal`. Few allocators have such places, and the first one comes first.
+    #[inline(always)]
+    pub fn is_internal_call(&self, caller: u64) -> bool {
+        let [first, ..] = self.internal;
+        first != 0 && self.internal.contains(&caller)
+    }
+
     /// The entry of no function.
     pub const NONE: Entry = Entry {
         real: 0,

@@ -320,11 +320,56 @@ pub const ANIMALS: &[Animal] = &[
         ..BASE
     },
     Animal {
+        name: "node_mimalloc",
+        about: "An addon whose blocks come from mimalloc, which is loaded with it, on four workers",
+        build: &["cc -g -O1 -shared -fPIC -I/usr/include/node {here}/addon.c -o addon.node -lmimalloc"],
+        command: &["node", "{zoo}/node_workers/main.js", "{out}/addon.node"],
+        packages: &["nodejs", "libmimalloc-dev"],
+        version: &["node", "--version"],
+        ..BASE
+    },
+    Animal {
         name: "python_threads",
         about: "Threads, signal handlers and an event loop",
         command: &["/usr/bin/python3", "{here}/main.py", "{blocks}"],
         packages: &["python3"],
         version: &["/usr/bin/python3", "--version"],
+        ..BASE
+    },
+    Animal {
+        name: "python_duckdb",
+        about: "A library with a jemalloc of its own, which is loaded with it",
+        build: &["/usr/bin/python3 -m venv venv", "{out}/venv/bin/pip install -q duckdb==2.0.0"],
+        command: &["{out}/venv/bin/python", "{here}/main.py"],
+        prints: "19999900000 39999800000 200000\n",
+        oracle: Identities,
+        note: "its threads share the work differently in each run, so numbers are not compared",
+        packages: &["python3", "python3-venv"],
+        version: &["{out}/venv/bin/python", "-c", "import duckdb; print(duckdb.__version__)"],
+        ..BASE
+    },
+    Animal {
+        name: "python_pyarrow",
+        about: "A library with a mimalloc of its own: 10,000 buffers from Arrow's pool",
+        build: &["/usr/bin/python3 -m venv venv", "{out}/venv/bin/pip install -q pyarrow==26.0.1"],
+        command: &["{out}/venv/bin/python", "{here}/main.py"],
+        prints: "10000\n",
+        oracle: Identities,
+        note: "Arrow rounds sizes up to 64 bytes",
+        packages: &["python3", "python3-venv"],
+        version: &["{out}/venv/bin/python", "-c", "import pyarrow; print(pyarrow.__version__)"],
+        ..BASE
+    },
+    Animal {
+        name: "python_polars",
+        about: "A library with a jemalloc of its own, whose symbols are local, and threads of Rust",
+        build: &["/usr/bin/python3 -m venv venv", "{out}/venv/bin/pip install -q polars==2.1.0"],
+        command: &["{out}/venv/bin/python", "{here}/main.py"],
+        prints: "100018000000\n",
+        oracle: Identities,
+        note: "its threads share the work differently in each run, so numbers are not compared",
+        packages: &["python3", "python3-venv"],
+        version: &["{out}/venv/bin/python", "-c", "import polars; print(polars.__version__)"],
         ..BASE
     },
     Animal {

@@ -137,22 +137,33 @@ pub(super) fn come_back(outer: Range) {
 #[inline(always)]
 pub fn after(call: &mut Call, entry: &Entry) -> Next {
     call.context.result = call.result;
+    if call.local != 0 && entry.meaning.heap == Meaning::NONE && super::is_plainly_recording(&CORE) {
+        let mut quick = Quick { local: call.local as *mut Local };
+        quick.clear_inside();
+        let is_malloc = entry.meaning == Meaning::MALLOC;
+        let (address, size) = if is_malloc { (call.result, call.arguments[0]) } else { new_block(call, entry.meaning) };
+        if address != 0 {
+            // The guard stays up from the call of the real function to the event.
+            return super::allocated_quickly(quick, &mut call.context, address, tagged(size, entry.allocator));
+        }
+        leave(&mut quick);
+        return Next::DONE;
+    }
+    // Only if `before` has not entered quickly, it has set the resume state.
+    let is_ignored = || call.context.resume_state.guard() == GuardState::NOT_RECORDED && call.outer == Range::NONE;
+    if call.local == 0 && is_ignored() { Next::DONE } else { after_otherwise(call, entry) }
+}
+
+/// As `after`, for a call that `before` has not entered quickly, a function that may allocate in a heap, or while
+/// something special is going on. Not inlined, so that `after` needs fewer registers.
+#[inline(never)]
+fn after_otherwise(call: &mut Call, entry: &Entry) -> Next {
     if call.local != 0 {
         let mut quick = Quick { local: call.local as *mut Local };
         quick.clear_inside();
-        if entry.meaning.heap == Meaning::NONE && super::is_plainly_recording(&CORE) {
-            let (address, size) = new_block(call, entry.meaning);
-            if address != 0 {
-                // The guard stays up from the call of the real function to the event.
-                return super::allocated_quickly(quick, &mut call.context, address, tagged(size, entry.allocator));
-            }
-        }
         leave(&mut quick);
-    } else {
-        let is_inside = call.context.resume_state.guard() == GuardState::NOT_RECORDED && call.outer == Range::NONE;
-        if is_inside || !after_slowly(call) {
-            return Next::DONE;
-        }
+    } else if !after_slowly(call) {
+        return Next::DONE;
     }
     let (address, size) = new_block(call, entry.meaning);
     if entry.meaning.heap != Meaning::NONE {
@@ -307,7 +318,7 @@ fn resized(call: &Call, meaning: Meaning, old: u64) -> (u64, u64) {
 pub fn freeing(address: u64, cfa: u64, entry: &Entry) {
     // SAFETY: `before_free` in `capture-so` passes the CFA of the shim that calls it, so that hook is at work.
     let caller = unsafe { return_address(cfa) };
-    if entry.module.holds(caller) && entry.internal.contains(&caller) {
+    if entry.is_internal_call(caller) {
         return;
     }
     super::freeing(address, cfa);
@@ -325,8 +336,7 @@ pub fn freeing_carefully(first: u64, second: u64, cfa: u64, entry: &Entry) {
     let address = if entry.meaning.block == 1 { second } else { first };
     // SAFETY: `before_careful_free` in `capture-so` passes the CFA of the shim that calls it, so that hook is at work.
     let caller = unsafe { return_address(cfa) };
-    let is_internal = entry.module.holds(caller) && entry.internal.contains(&caller);
-    if is_internal || address == 0 {
+    if address == 0 || entry.is_internal_call(caller) {
         return;
     }
     let core = &CORE;
@@ -354,21 +364,41 @@ fn free_once(mut entered: impl AtWork, address: u64, cfa: u64, caller: u64, entr
     let core = &CORE;
     let local = entered.state();
     let head = entered.level().ring.head;
-    // SAFETY: the calling thread's own local (see `Local`). Copied, so that no reference stays. A
-    // signal handler may change the fields during the copy. They are integers, so any mixture of old and new ones is
-    // valid.
-    let last = unsafe { (*local).freed };
-    let here = core::ptr::from_ref(entry) as u64;
-    let is_passed_on = last.entry != here && (last.cfa == cfa || last.module.holds(caller));
-    if last.address != address || last.head != head || !is_passed_on {
+    // SAFETY: the calling thread's own local (see `Local`). No reference to this field exists.
+    let last = unsafe { (*local).freed.address };
+    if last != address || !is_passed_on(local, head, cfa, caller, entry) {
         entered.writer(core).begin_events(1);
         if !entered.writer(core).write_quickly(|stamp| encode_free(Kind::Free, stamp, address)) {
-            entered.writer(core).write(|stamp| encode_free(Kind::Free, stamp, address));
+            write_free(Entered { local, nested: entered.is_nested() }, address);
         }
     }
     // Also if it is passed on: this function may pass the block on to a third one.
     let head = entered.level().ring.head;
     // SAFETY: the calling thread's own local (see `Local`). No reference to this field exists.
-    unsafe { (*local).freed = Freed { address, cfa, head, entry: here, module: entry.module } };
+    unsafe { (*local).freed = Freed { address, cfa, head, entry } };
     leave(&mut entered);
+}
+
+/// Writes a free if there was no room in the ring, or if the clock must be read by a function call. The guard is up and
+/// the event was begun.
+#[cold]
+#[inline(never)]
+pub(super) fn write_free(mut entered: Entered, address: u64) {
+    entered.writer(&CORE).write(|stamp| encode_free(Kind::Free, stamp, address));
+}
+
+/// Returns true if the hook frees the block of the thread's last free as a part of that free. `local` is the thread's
+/// own, and `head` that of its ring.
+#[cold]
+#[inline(never)]
+fn is_passed_on(local: *mut Local, head: u64, cfa: u64, caller: u64, entry: &Entry) -> bool {
+    // SAFETY: the caller passes the calling thread's own local (see `Local`). Copied, so that no reference stays. A
+    // signal handler may change the fields during the copy. Each of them is then the old or the new one, and every
+    // mixture of them is valid.
+    let last = unsafe { (*local).freed };
+    // SAFETY: null, or an entry that `free_once` has stored, which was an entry to which a patch leads. Such an entry
+    // stays mapped and unchanged (`entry.rs`).
+    let module = unsafe { last.entry.as_ref() }.map_or(Range::NONE, |entry| entry.module);
+    let is_other = !core::ptr::eq(last.entry, entry);
+    last.head == head && is_other && (last.cfa == cfa || module.holds(caller))
 }

@@ -5,7 +5,8 @@
 //! the outer function frees or resizes. Others are recorded: if a new handler throws, the allocator frees the
 //! exception, which is a block of the program. An exception that leaves the function lowers the guard on its way, see
 //! [`unwound`].
-use super::entering::{AtWork, Entered, enter, leave, restore_if_left};
+use super::attached::write_free;
+use super::entering::{AtWork, Entered, Quick, enter, enter_quickly, leave, restore_if_left};
 use super::realloc::{reallocated, resume};
 use super::{allocated, heaps};
 use crate::allocators::Meaning;
@@ -26,7 +27,8 @@ pub struct Call {
     pub kept: u64,
     /// `Entry::allocator`.
     allocator: u8,
-    unused: u64,
+    /// The thread's state if `begin_quickly` has entered the hook, otherwise 0.
+    local: u64,
     pub context: Context,
 }
 
@@ -38,10 +40,26 @@ impl Call {
 /// With this, the stack is aligned when a shim calls a function.
 const _: () = assert!(Call::SAVED % 16 == 8);
 
+/// As `begin`, if no hook of the thread is at work. Nearly all calls are of this kind. Returns `None`, and does nothing,
+/// otherwise.
+#[inline(always)]
+fn begin_quickly(call: &mut Call, entry: &Entry, block: u64) -> Option<Quick> {
+    call.local = 0;
+    if CORE.gate() & ACTIVE == 0 || entry.meaning.heap != Meaning::NONE {
+        return None;
+    }
+    let mut quick = enter_quickly(&CORE, call.context.cfa())?;
+    call.local = quick.local as u64;
+    call.allocator = entry.allocator;
+    quick.set_allocator(Allocator { inside: entry.module, freed: block });
+    Some(quick)
+}
+
 /// Raises the guard for a function that frees or resizes `block`; 0 = it allocates. Returns `None` if recording is off,
 /// or if the call is not to be recorded. `resume_state` says which.
 #[inline(always)]
 fn begin(call: &mut Call, entry: &Entry, block: u64) -> Option<Entered> {
+    call.local = 0;
     call.context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
     call.allocator = entry.allocator;
     if CORE.gate_or_join() & ACTIVE == 0 {
@@ -157,13 +175,49 @@ fn end(call: &mut Call) -> Option<Entered> {
     Some(entered)
 }
 
+#[inline(always)]
 pub fn before_allocation(call: &mut Call, entry: &Entry) {
+    if begin_quickly(call, entry, 0).is_none() {
+        before_slow_allocation(call, entry);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn before_slow_allocation(call: &mut Call, entry: &Entry) {
     begin(call, entry, 0);
+}
+
+/// Called when the allocator's function has returned. Returns the hook that `begin_quickly` entered, with its guard
+/// still up, or `None` if it entered none.
+#[inline(always)]
+fn end_quickly(call: &mut Call) -> Option<Quick> {
+    if call.local == 0 {
+        return None;
+    }
+    call.kept = call.context.result;
+    let mut quick = Quick { local: call.local as *mut Local };
+    quick.set_allocator(Allocator::NONE);
+    Some(quick)
 }
 
 /// Called after an allocation that returned `address`; 0 = it failed.
 #[inline(always)]
 pub fn after_allocation(call: &mut Call, address: u64, size: u64) -> Next {
+    if let Some(mut quick) = end_quickly(call) {
+        if address != 0 && super::is_plainly_recording(&CORE) {
+            // The guard stays up from the call of the real function to the event.
+            return super::allocated_quickly(quick, &mut call.context, address, tagged(size, call.allocator));
+        }
+        leave(&mut quick);
+        return allocated(&mut call.context, address, tagged(size, call.allocator));
+    }
+    after_slow_allocation(call, address, size)
+}
+
+#[cold]
+#[inline(never)]
+fn after_slow_allocation(call: &mut Call, address: u64, size: u64) -> Next {
     if let Some(mut entered) = end(call) {
         leave(&mut entered);
     }
@@ -174,19 +228,47 @@ pub fn after_allocation(call: &mut Call, address: u64, size: u64) -> Next {
 }
 
 /// Writes a free. Like every free, it is written before the real function runs.
+#[inline(always)]
 pub fn before_free(call: &mut Call, entry: &Entry) {
     let [address, ..] = call.context.arguments;
-    if address == 0 {
-        call.context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
+    if address != 0
+        && let Some(mut quick) = begin_quickly(call, entry, address)
+    {
+        quick.writer(&CORE).begin_events(1);
+        if !quick.writer(&CORE).write_quickly(|stamp| encode_free(Kind::Free, stamp, address)) {
+            write_free(Entered { local: quick.local, nested: false }, address);
+        }
         return;
     }
-    if let Some(mut entered) = begin(call, entry, address) {
+    before_slow_free(call, entry, address);
+}
+
+#[cold]
+#[inline(never)]
+fn before_slow_free(call: &mut Call, entry: &Entry, address: u64) {
+    if address == 0 {
+        call.local = 0;
+        call.context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
+    } else if let Some(mut entered) = begin(call, entry, address) {
         entered.writer(&CORE).begin_events(1);
-        entered.writer(&CORE).write(|stamp| encode_free(Kind::Free, stamp, address));
+        write_free(entered, address);
     }
 }
 
+#[inline(always)]
 pub fn after_free(call: &mut Call) -> Next {
+    match end_quickly(call) {
+        Some(mut quick) => {
+            leave(&mut quick);
+            Next::DONE
+        }
+        None => after_slow_free(call),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn after_slow_free(call: &mut Call) -> Next {
     if let Some(mut entered) = end(call) {
         leave(&mut entered);
     }
