@@ -252,6 +252,38 @@ fn parts_of_node_add_up() {
     compare_script(Command::new("node").arg("-e").arg(script), is_huge);
 }
 
+/// The recorder looks 50 ms after the start. The program ends about then, or executes itself again.
+#[test]
+fn a_program_that_ends_during_a_look_leaves_no_cut_instant() {
+    let mut chance = Chance::new("memory, ends");
+    let mut kept = 0;
+    for round in 0..scale::count(100) {
+        let is_exec = round % 2 == 0;
+        let microseconds = chance.between(30_000, 70_000).to_string();
+        let program = Program::target("memory_ends").option("--memory-every").option("10ms").option("--no-symbols");
+        let program = program.arg(if is_exec { "exec" } else { "exit" }).arg(&microseconds);
+        let running = program.start();
+        if is_exec {
+            let pid = running.target_with_library(&program);
+            let _killed = KilledOnFailure(pid);
+            std::thread::sleep(Duration::from_millis(chance.between(100, 300)));
+            process::signal("KILL", &[pid]);
+        }
+        let outcome = running.finish();
+        let (_, instants) = instants(&outcome.trace);
+        kept += instants.len();
+        for instant in instants {
+            let sum = |bytes: fn(&format::MemoryPart) -> u64| instant.parts.iter().map(bytes).sum::<u64>();
+            assert_eq!(sum(|part| part.rss_bytes), instant.rss_bytes, "the parts add up");
+            // The stack of the main thread is at the end of the list of mappings.
+            assert!(named(&instant, part_kind::STACK, |name| name == "main thread") > 0, "a cut list: {instant:?}");
+            let unattributed = instant.rss_of(part_kind::UNATTRIBUTED);
+            assert!(unattributed * 50 <= instant.rss_bytes, "after {microseconds} us: {instant:?}");
+        }
+    }
+    assert!(kept > 0, "no look was finished");
+}
+
 #[test]
 fn heaptrace_and_the_text_report_show_the_parts() {
     let traced = Heaptrace::new(["sleep", "0.6"]).run();

@@ -1,8 +1,8 @@
 //! The parts of the target's resident memory, measured now and then on a thread of its own.
 //!
 //! Receives: from the collecting thread an order to look, then all live blocks in slices. Returns: a block of the trace for each look, and the
-//! latest look. Must hold: looks take at most 0.5 % of one CPU; the collecting thread is never kept for more than one slice; if the
-//! target's memory cannot be read, the trace says why.
+//! latest look. Must hold: looks take at most 0.5 % of one CPU; the collecting thread is never kept for more than one slice; a look is
+//! kept only if the target ran the same program until its end; if the target's memory cannot be read, the trace says why.
 //!
 //! ```text
 //! collecting thread       -- Order::Look -->      heaptrack-parts: reads smaps
@@ -26,7 +26,7 @@ use format::{MemoryInstant, MemoryParts, RawBlock};
 use parts::Known;
 use resident_pages::PageMap;
 use schedule::Schedule;
-use smaps::MappedRange;
+use smaps::{MappedRange, Smaps};
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -258,6 +258,7 @@ struct Measuring {
 /// A look that is not finished.
 struct Look {
     process: PathBuf,
+    smaps: Smaps,
     mappings: Vec<MappedRange>,
     cover: BlockCover,
     instant: MemoryInstant,
@@ -322,7 +323,8 @@ impl Measuring {
 
     fn begin(&mut self, pid: u32, time_ns: u64) -> io::Result<Look> {
         let process = PathBuf::from(format!("/proc/{pid}"));
-        let mappings = smaps::read(&process)?;
+        let smaps = Smaps::open(&process)?;
+        let mappings = smaps.read()?;
         if mappings.is_empty() {
             // The process is ending.
             return Err(io::ErrorKind::NotFound.into());
@@ -346,11 +348,11 @@ impl Measuring {
         let headers = ArenaHeaders::open(&process);
         let cover = BlockCover::new(&mappings, |start, is_by_place| headers.is_arena(start, is_by_place));
         let stack_pointers = self.stack_pointers.read(&process);
-        Ok(Look { process, mappings, cover, instant, stack_pointers })
+        Ok(Look { process, smaps, mappings, cover, instant, stack_pointers })
     }
 
     fn divide(&mut self, look: Look) {
-        let Look { process, mappings, cover, mut instant, stack_pointers } = look;
+        let Look { process, smaps, mappings, cover, mut instant, stack_pointers } = look;
         let pages = PageMap::open(&process, PAGE).ok();
         let older = self.older.clone().unwrap_or_default();
         let known = Known { stack_pointers, own_ranges: self.plan.own_ranges.clone(), older };
@@ -358,6 +360,10 @@ impl Measuring {
         instant.requested_bytes = cover.requested_bytes;
         instant.usable_bytes = cover.usable_bytes;
         instant.parts = parts::divide(&mappings, &cover, pages.as_ref(), &known);
+        if !smaps.is_alive() {
+            // The program has ended or replaced itself. Blocks and pages may have been missing, so nothing is known of this instant.
+            return;
+        }
         if let Ok(mut latest) = self.shared.latest.lock() {
             *latest = Some(Arc::new(instant.clone()));
         }

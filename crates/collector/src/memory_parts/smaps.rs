@@ -1,9 +1,11 @@
 //! The mappings of a process with their resident memory, as `/proc/PID/smaps` lists them.
 //!
-//! Receives: a process's folder in /proc. Returns: its mappings in the order of their addresses. Must hold: a line that is not
-//! understood is skipped. While the kernel writes a few mappings of the list, the process cannot change its mappings, so each read is small.
+//! Receives: a process's folder in /proc. Returns: its mappings in the order of their addresses. Must hold: a list that the kernel cut
+//! is an error; a line that is not understood is skipped. While the kernel writes a few mappings of the list, the process cannot change its
+//! mappings, so each read is small.
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// glibc's arenas begin at multiples of this (HEAP_MAX_SIZE).
@@ -55,9 +57,35 @@ pub fn is_malloc_name(name: &str) -> bool {
     name.starts_with("[anon:") && name.contains("glibc: malloc")
 }
 
+/// The list of one address space. If the process ends or executes a program, the list stays that of the address space that it had when the
+/// list was opened.
+#[derive(Debug)]
+pub struct Smaps {
+    file: File,
+}
+
+impl Smaps {
+    pub fn open(process: &Path) -> io::Result<Self> {
+        Ok(Smaps { file: File::open(process.join("smaps"))? })
+    }
+
+    /// Reads all mappings. If the process ends or executes a program meanwhile, the kernel ends the list early and reports no error. That is
+    /// an error here.
+    pub fn read(&self) -> io::Result<Vec<MappedRange>> {
+        let ranges = parse(BufReader::with_capacity(64 << 10, &self.file))?;
+        self.is_alive().then_some(ranges).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Returns true if a process still uses the address space. Once that is no longer so, the kernel lists no mapping. An address space does not come
+    /// back, so if this is true after a read, nothing was missing in it.
+    pub fn is_alive(&self) -> bool {
+        matches!(self.file.read_at(&mut [0], 0), Ok(1))
+    }
+}
+
 /// Reads all mappings of the process.
 pub fn read(process: &Path) -> io::Result<Vec<MappedRange>> {
-    parse(BufReader::with_capacity(64 << 10, File::open(process.join("smaps"))?))
+    Smaps::open(process)?.read()
 }
 
 fn parse(mut text: impl BufRead) -> io::Result<Vec<MappedRange>> {
@@ -164,5 +192,44 @@ nonsense
         assert!(ranges.iter().any(|range| (range.start..range.end).contains(&address) && range.rss_bytes > 0));
         assert!(ranges.is_sorted_by_key(|range| range.start));
         assert!(read(Path::new("/proc/no such process")).is_err());
+    }
+
+    /// The process is killed after some of its mappings were read. The reads go on until the kernel says that there are no more.
+    #[test]
+    fn a_list_that_ends_with_its_process_is_an_error() {
+        let mut cut = 0;
+        for pieces in 0..6 {
+            let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+            let process = std::path::PathBuf::from(format!("/proc/{}", child.id()));
+            let is_asleep =
+                || std::fs::read_to_string(process.join("wchan")).is_ok_and(|text| text.contains("nanosleep"));
+            while !is_asleep() {
+                std::thread::yield_now();
+            }
+            let all = read(&process).unwrap();
+            assert!(all.iter().any(|range| range.name == "[stack]"));
+            let smaps = Smaps::open(&process).unwrap();
+            assert!(smaps.is_alive());
+            let mut text = Vec::new();
+            for _ in 0..pieces {
+                let mut piece = [0; 1000];
+                let length = std::io::Read::read(&mut &smaps.file, &mut piece).unwrap();
+                text.extend_from_slice(&piece[..length]);
+            }
+            child.kill().unwrap();
+            // The process is not reaped yet, so the kernel reports no error.
+            while std::fs::read_to_string(process.join("stat")).unwrap().rsplit(')').next().unwrap().get(1..2)
+                != Some("Z")
+            {
+                std::thread::yield_now();
+            }
+            assert_eq!(smaps.read().unwrap_err().kind(), io::ErrorKind::NotFound);
+            std::io::Read::read_to_end(&mut &smaps.file, &mut text).unwrap();
+            cut += usize::from(parse(text.as_slice()).unwrap().len() < all.len());
+            assert!(!smaps.is_alive());
+            child.wait().unwrap();
+            assert!(!smaps.is_alive() && read(&process).is_err());
+        }
+        assert_eq!(cut, 6, "without the check the lists were too short");
     }
 }
