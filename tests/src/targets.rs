@@ -117,6 +117,7 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("bulk_frees_mimalloc", "bulk_frees.c", &["-DMIMALLOC", "-lmimalloc"], &[]),
     ("bulk_frees_jemalloc", "bulk_frees.c", &["-ljemalloc"], &[]),
     ("bulk_frees_own", "bulk_frees.c", &["-l:libjemalloc_pic.a", "-lm", "-ldl", "-lstdc++"], &[]),
+    ("background_thread", "background_thread.c", &["-ljemalloc"], &[]),
     ("opens_jemalloc", "opens.c", &["-Wl,--no-as-needed", "-ljemalloc"], &[]),
     ("libred.so", "libred.c", &["-shared", "-fPIC"], &[]),
     ("libblue.so", "libblue.c", &["-shared", "-fPIC"], &[]),

@@ -44,6 +44,24 @@ fn in_a_launched_program() {
     }
 }
 
+/// The function that ends an arena is the one that starts jemalloc's background thread. What others allocate in such a
+/// call is recorded, with a stack that goes on below our own frames.
+#[test]
+fn a_stack_goes_through_the_function_that_ends_heaps() {
+    let report = Program::target("background_thread").same_output().whole_report();
+    let list = report.json()["allocations"].as_array().expect("a list");
+    let functions = |row: &serde_json::Value| -> Vec<String> {
+        let frames = row["frames"].as_array().expect("frames");
+        frames.iter().map(|frame| frame["function"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let of_thread: Vec<_> = list.iter().map(functions).filter(|all| all.iter().any(|name| name == "start")).collect();
+    assert_eq!(of_thread.len(), 1, "{list:#?}");
+    let place = |name: &str| of_thread[0].iter().position(|one| one == name);
+    let (ours, start, main) = (place("capture_so::entries::heap_entry"), place("start"), place("main"));
+    assert_eq!((start, main), (ours.map(|at| at + 1), ours.map(|at| at + 2)), "{of_thread:#?}");
+    assert!(ours.is_some(), "{of_thread:#?}");
+}
+
 #[test]
 fn in_a_program_that_runs_already() {
     for name in TARGETS {

@@ -27,6 +27,19 @@ fn assert_every_block_is_there(outcome: &Outcome) -> Report {
     report
 }
 
+/// mimalloc's realloc calls its own `mi_malloc` if it moves a block, and both are hooked.
+#[test]
+fn a_realloc_is_one_block_with_every_preloaded_allocator() {
+    for library in ["libmimalloc.so.2", "libjemalloc.so.2", "libtcmalloc.so.4"] {
+        let path = format!("/usr/lib/x86_64-linux-gnu/{library}");
+        let report = Program::target("realloc_null").env("LD_PRELOAD", path).same_output().whole_report();
+        let counts =
+            [5001, 5002].map(|size| (report.of_size(size).allocations, report.of_size(size).leaked_allocations));
+        assert_eq!(counts, [(1000, 0), (1000, 0)], "{library}");
+        assert_eq!((report.total("unknown_frees"), report.total("implied_frees")), (0, 0), "{library}");
+    }
+}
+
 #[test]
 fn jemalloc_and_tcmalloc_linked_and_preloaded() {
     for allocator in ["jemalloc", "tcmalloc"] {

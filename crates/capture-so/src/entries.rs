@@ -153,6 +153,9 @@ unsafe extern "C" fn malloc_entry() {
 
 /// Defines a shim that makes a [`Call`], runs `$body`, which returns the next part in rax, runs all next parts, runs
 /// `$end`, and returns the result.
+///
+/// It has unwind information, because a stack that is recorded may pass through it: jemalloc starts its own thread in a
+/// call of mallctl, and the loader allocates for that thread.
 macro_rules! careful {
     ($name:ident, [$($body:tt)*], [$($end:tt)*], $($operands:tt)*) => {
         /// # Safety
@@ -160,9 +163,15 @@ macro_rules! careful {
         #[unsafe(naked)]
         unsafe extern "C" fn $name() {
             naked_asm!(
+                ".cfi_startproc",
+                // The slot has pushed the address of the entry.
+                ".cfi_def_cfa_offset 16",
                 "endbr64",
                 save!(),
+                ".cfi_def_cfa_offset 96",
+                ".cfi_offset rbx, -24",
                 save_more!(),
+                ".cfi_def_cfa_offset 192",
                 "mov rdi, rsp",
                 "mov rsi, rbx",
                 $($body)*
@@ -171,8 +180,11 @@ macro_rules! careful {
                 $($end)*
                 "mov rax, [rsp + 64]",
                 "mov rbx, [rsp + 168]",
+                ".cfi_restore rbx",
                 "add rsp, 184",
+                ".cfi_def_cfa_offset 8",
                 "ret",
+                ".cfi_endproc",
                 $($operands)*
             )
         }
@@ -210,11 +222,15 @@ macro_rules! throwing {
             [
                 "cmp qword ptr [rsp + 64], 0",
                 "jne 4f",
+                ".cfi_remember_state",
                 "mov r11, [rbx]",
                 "mov rbx, [rsp + 168]",
+                ".cfi_restore rbx",
                 "add rsp, 184",
+                ".cfi_def_cfa_offset 8",
                 "jmp r11",
                 "4:",
+                ".cfi_restore_state",
             ],
             during = sym $during,
         );

@@ -69,6 +69,16 @@ pub fn is_any_enabled() -> bool {
     HIGHEST.load(Ordering::Relaxed) != 0
 }
 
+/// Returns the module of the allocator that has the function at `address`, if functions of that module are hooked.
+#[cold]
+#[inline(never)]
+pub fn module_of(address: u64) -> Option<Range> {
+    // SAFETY: nothing writes the table during this call. Only `enable` writes it, at start-up, when there is one
+    // thread, and `enable` holds no reference to the table while it calls other functions.
+    let entries = unsafe { &*ENTRIES.0.get() };
+    entries.iter().find(|entry| entry.real != 0 && entry.module.holds(address)).map(|entry| entry.module)
+}
+
 /// Returns true if functions of the module at `start` are hooked.
 #[inline(never)]
 pub fn is_hooked(start: u64) -> bool {

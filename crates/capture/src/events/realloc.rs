@@ -6,6 +6,7 @@ use super::{allocated, custom};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
 use crate::entry::Range;
+use crate::families;
 use crate::hooks::Hook;
 use crate::local::thread_pointer;
 use crate::nesting;
@@ -39,7 +40,9 @@ pub fn reallocate(hook: Hook, context: &mut Context, size: u64) -> Next {
     let mut writer = entered.writer(core);
     writer.publish_intent();
     let freed_at = writer.stamp();
-    let libc = nesting::libc();
+    // mimalloc's realloc calls its `mi_malloc`, which is hooked too.
+    let allocator = if families::is_any_enabled() { families::module_of(real as usize as u64) } else { None };
+    let libc = nesting::libc().or(allocator);
     if let Some(libc) = libc {
         entered.set_inside(libc);
     }

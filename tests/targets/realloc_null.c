@@ -1,0 +1,15 @@
+/* Makes 1000 blocks of 5001 bytes with realloc(NULL, 5001), resizes each to 5002 bytes, and frees it. Prints "done". */
+#include <stdlib.h>
+#include "say.h"
+
+int main(void) {
+    for (int i = 0; i < 1000; i++) {
+        void *block = realloc(NULL, 5001);
+        KEEP(block);
+        block = realloc(block, 5002);
+        KEEP(block);
+        free(block);
+    }
+    say("done\n");
+    return 0;
+}
