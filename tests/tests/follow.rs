@@ -5,7 +5,7 @@ use heaptrack_tests::processes::{counts, processes};
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Program, Report, scale};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -118,64 +118,6 @@ fn the_combined_peak_counts_an_inherited_block_once() {
         let totals = summary(&outcome.trace);
         let found = [totals.peak_bytes, totals.peak_allocations, totals.leaked_allocations, totals.leaked_bytes];
         assert_eq!(found, ["peak", "blocks", "left", "left_bytes"].map(|name| told[name]), "seed {seed}");
-    }
-}
-
-/// A row of a table of events: time, block, and the size if it is an allocation.
-type Row = (u64, u64, Option<u64>);
-
-/// The events of one process, in their order.
-fn events_of(trace: &Path, pid: u32) -> VecDeque<Row> {
-    let mut command = Command::new(heaptrack());
-    command.args(["export", "--to", "csv", "--rows", "events", "--process", &pid.to_string()]).arg(trace);
-    let text = String::from_utf8(command.output().expect("heaptrack").stdout).expect("text");
-    let header = "time_ns,event,block,size,";
-    assert!(text.starts_with(header), "{text:.100}");
-    let number = |text: &str| text.parse::<u64>().expect("a number");
-    let rows = text.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
-    rows.map(|row| (number(row[0]), number(row[2]), (row[1] == "alloc").then(|| number(row[3])))).collect()
-}
-
-/// Replays the tables of all processes together. Allocations have numbers in the order of the trace; a free comes after the events
-/// before it in its process, and between those of others by its time.
-fn replayed_peak(trace: &Path) -> u64 {
-    let pids: BTreeSet<u32> = processes(trace).values().map(|process| process.pid).collect();
-    let mut tables: BTreeMap<u32, VecDeque<Row>> = pids.iter().map(|pid| (*pid, events_of(trace, *pid))).collect();
-    let mut allocations: Vec<(u64, u32, u64, u64)> = Vec::new();
-    for (pid, table) in &tables {
-        let found = table.iter().filter_map(|(time, block, size)| Some((*block, *pid, *time, (*size)?)));
-        allocations.extend(found);
-    }
-    allocations.sort_unstable();
-    let sizes: BTreeMap<u64, u64> = allocations.iter().map(|(block, .., size)| (*block, *size)).collect();
-    let (mut live, mut peak) = (0, 0);
-    for (block, pid, time, size) in allocations {
-        for (other, table) in &mut tables {
-            let is_due = |row: &Row| row.2.is_none() && (*other == pid || row.0 < time);
-            while let Some((_, freed, _)) = table.front().copied().filter(is_due) {
-                live -= sizes[&freed];
-                table.pop_front();
-            }
-        }
-        let row = tables.get_mut(&pid).and_then(VecDeque::pop_front);
-        assert_eq!(row, Some((time, block, Some(size))));
-        live += size;
-        peak = peak.max(live);
-    }
-    peak
-}
-
-#[test]
-fn the_combined_peak_is_that_of_a_replay_of_all_processes() {
-    let awk = "awk 'BEGIN { for (i = 0; i < 9000; i++) a[i] = i \"x\"; print length(a) }'";
-    let programs = [
-        Program::target("family").arg("9").arg("2").arg("2"),
-        Program::new("/bin/sh").arg("-c").arg(format!("{awk} & {awk} & {awk}; wait")),
-    ];
-    for program in programs {
-        let outcome = program.option("--follow").option("--no-symbols").recorded();
-        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
-        assert_eq!(replayed_peak(&outcome.trace), summary(&outcome.trace).peak_bytes);
     }
 }
 

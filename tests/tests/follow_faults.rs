@@ -32,8 +32,11 @@ fn a_child_that_cuts_itself_off_ends_only_its_own_part() {
             found.push([totals.allocations, totals.allocated_bytes, totals.deallocations, totals.leaked_allocations]);
         }
         let whole: [u64; 4] = [200, 200_000, 100, 100];
-        let last = if is_reached { [100, 100_000, 50, 50] } else { [0; 4] };
-        assert_eq!(found, [whole, whole, last], "{kind}: the parent, the child and the child of the child");
+        // A process that was forked and could not be recorded may have an entry without calls.
+        found.retain(|counts| is_reached || *counts != [0; 4]);
+        let mut expected = vec![whole, whole];
+        expected.extend(is_reached.then_some([100, 100_000, 50, 50]));
+        assert_eq!(found, expected, "{kind}: the parent, the child and the child of the child");
         assert_eq!(outcome.stderr.contains(UNRECORDED), !is_reached, "{kind}: {}", outcome.stderr);
         let ended = all[&1].end.expect("its end").exit;
         assert!(ended == exit || ended == Exit::Unknown, "{kind}: {ended:?}, unknown if its parent was quicker");
