@@ -521,7 +521,7 @@ fn firefox_has_a_track_for_each_process() {
         })
         .collect();
     assert_eq!(found, wanted);
-    // Every place has one marker, with the process that holds most of it.
+    // Every place has one marker.
     let holds = |track: &Value, place: &str| markers(&track["markers"]).iter().any(|marker| marker.0 == place);
     assert_eq!(tracks.iter().map(|track| holds(track, "keep")).collect::<Vec<_>>(), [false, true, false]);
     let all = tracks.iter().flat_map(|track| markers(&track["markers"]));
