@@ -1,5 +1,6 @@
 // firefox.mjs FILE SESSION: reads a profile with the Firefox Profiler's own command line and prints as JSON, for each kind of
-// allocations, the bytes in total and by function (with and without callees), the markers, and what is known of the process.
+// allocations, the bytes in total and by function (with and without callees), the markers, and what is known of the processes.
+// With several tracks, prints instead for each of them the bytes in total, allocated and retained, and its markers.
 import { execFileSync, spawn } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
@@ -19,13 +20,23 @@ const ended = new Promise((resolve) => daemon.once("exit", resolve));
 const isReady = () => fs.readdirSync(folder).some((name) => name === `${session}.json`);
 while (!isReady() && daemon.exitCode === null) await new Promise((resolve) => setTimeout(resolve, 20));
 try {
+  const { threads } = json("thread", "list", "--limit", "100000");
+  const tracks = [];
+  for (const track of threads.length > 1 ? threads : []) {
+    run("thread", "select", track.threadHandle);
+    const bytes = (kind) => (run("strategy", kind), json("thread", "samples").categoryBreakdown.totalSamples);
+    const [allocated, retained] = [bytes("native-allocations"), bytes("native-retained-allocations")];
+    const { flatMarkers } = json("thread", "markers", "--list", "--limit", "100000");
+    tracks.push({ ...track, allocated, retained, markers: flatMarkers });
+  }
   const of = {};
-  for (const kind of ["timing", "native-allocations", "native-retained-allocations", "native-deallocations-memory"]) {
+  const kinds = ["timing", "native-allocations", "native-retained-allocations", "native-deallocations-memory"];
+  for (const kind of tracks.length === 0 ? kinds : []) {
     run("strategy", kind);
     of[kind] = { samples: json("thread", "samples"), functions: json("thread", "functions", "--limit", "100000") };
   }
   const markers = json("thread", "markers", "--list", "--limit", "100000");
-  console.log(JSON.stringify({ of, markers, info: json("profile", "info") }));
+  console.log(JSON.stringify({ of, markers, tracks, info: json("profile", "info", "--all") }));
 } finally {
   run("stop");
   await ended;

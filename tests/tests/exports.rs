@@ -426,9 +426,127 @@ fn firefox_is_read_by_the_profiler_of_firefox() {
     // The memory track has the peak, and a marker for each place that was not freed.
     let counter = &read["info"]["processes"][0]["counters"][0];
     assert_eq!(counter["stats"][0]["value"], json!(total("peak_bytes")), "{counter}");
-    let markers = &read["markers"]["byType"][0];
-    let labels: Vec<&str> = list(&markers["topMarkers"]).iter().map(|marker| text(&marker["label"])).collect();
-    assert!(labels.contains(&"keep: 3,000B, once") && labels.contains(&"lose(): 7B, once"), "{labels:?}");
+    let markers = markers(&read["markers"]["flatMarkers"]);
+    assert_eq!(markers, not_freed(&outcome.trace));
+    let has = |place: &str, bytes: u64| markers.iter().any(|marker| (marker.0.as_str(), marker.1) == (place, bytes));
+    assert!(has("keep", 3000) && has("lose()", 7), "{markers:?}");
+}
+
+/// The highest moment of what is selected, not what that held at the program's peak. A table of events has the same blocks.
+#[test]
+fn the_peak_of_massif_is_that_of_the_selected_blocks() {
+    let outcome = recorded();
+    let folder = Folder::new();
+    let mut is_higher = false;
+    for part in [&[] as &[&str], &["--size", "..64"], &["--include", "quick"], &["--thread", "1", "--lifetime", "..1s"]]
+    {
+        let events =
+            std::fs::read_to_string(export(&folder, &outcome.trace, "jsonl", &[part, &["--rows", "events"]].concat()));
+        let (mut live, mut highest) = (0, 0);
+        for row in events.unwrap().lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+            let size = number(&row["size"]);
+            live = if row["event"] == "alloc" { live + size } else { live - size };
+            highest = live.max(highest);
+        }
+        let file = export(&folder, &outcome.trace, "massif", part);
+        let printed = output(Command::new("ms_print").arg(file));
+        // Rows have a number, a time, and the bytes in total, of the heap, beside it, and of the stacks.
+        let rows = printed.lines().map(|line| line.split_whitespace().map(|word| word.replace(',', "").parse::<u64>()));
+        let rows = rows.map(|words| words.collect::<Result<Vec<_>, _>>()).filter_map(Result::ok);
+        let found = rows.filter(|row| row.len() == 6).map(|row| row[2]).max().unwrap();
+        assert_eq!(found, highest, "{part:?}");
+        is_higher |= found > number(&print(&outcome.trace, part)["totals"]["peak_bytes"]);
+    }
+    assert!(is_higher, "no part has a higher moment than at the program's peak");
+}
+
+/// A place that was not freed: its name, bytes, blocks and verdict.
+type NotFreed = (String, u64, u64, String);
+
+/// The markers that the profiler of Firefox lists.
+fn markers(found: &Value) -> Vec<NotFreed> {
+    let of = |marker: &Value| {
+        let fields = list(&marker["fields"]);
+        let value = |key: &str| fields.iter().find(|field| field["key"] == key).unwrap()["value"].clone();
+        let words = |key: &str| text(&value(key)).to_owned();
+        (words("place"), number(&value("bytes")), number(&value("blocks")), words("verdict"))
+    };
+    sorted(list(found).iter().map(of))
+}
+
+/// What `print --view leaks` says of the same trace. A verdict about a run of milliseconds depends on how long they take, so
+/// no verdict is expected in advance.
+fn not_freed(trace: &Path) -> Vec<NotFreed> {
+    let view = heaptrack_tests::view::view(trace, "leaks", &["--limit", "100000"]);
+    let sites = list(&view["sites"]).iter().filter(|site| site["suppressed"].is_null());
+    let of = |site: &Value| {
+        (name(site), number(&site["live_bytes"]), number(&site["live_allocations"]), text(&site["verdict"]).to_owned())
+    };
+    sorted(sites.map(of).filter(|site| site.2 > 0))
+}
+
+fn sorted(found: impl Iterator<Item = NotFreed>) -> Vec<NotFreed> {
+    let mut found: Vec<NotFreed> = found.collect();
+    found.sort();
+    found
+}
+
+/// A tree of three processes with allocations. One of them is replaced by another program, which keeps its number.
+#[test]
+fn firefox_has_a_track_for_each_process() {
+    let folder = Folder::new();
+    let trace = folder.join("tree.htz");
+    let line = format!("{0}; exec {0}", target("exported").display());
+    output(Command::new(heaptrack()).args(["-q", "--follow", "-o"]).arg(&trace).args(["--", "sh", "-c", &line]));
+    let view = heaptrack_tests::view::view(&trace, "processes", &[]);
+    let mut wanted: Vec<(String, String, u64, u64)> = Vec::new();
+    for process in list(&view["processes"]).iter().filter(|process| number(&process["costs"]["allocations"]) > 0) {
+        let (pid, costs) = (process["pid"].to_string(), &process["costs"]);
+        let is_used = wanted.iter().any(|(other, ..)| *other == pid);
+        let pid = if is_used { format!("{pid}.2") } else { pid };
+        let bytes = |name: &str| number(&costs[name]);
+        wanted.push((pid, text(&process["name"]).to_owned(), bytes("allocated_bytes"), bytes("live_bytes")));
+    }
+    let names: Vec<&str> = wanted.iter().map(|(_, name, ..)| name.as_str()).collect();
+    assert_eq!(names, ["sh", "exported", "exported"]);
+    assert_eq!(wanted.iter().filter(|(pid, ..)| pid.ends_with(".2")).count(), 1, "{wanted:?}");
+    let read = script("firefox.mjs", &[&export(&folder, &trace, "firefox", &[]), Path::new("tree")]);
+    let mut tracks = list(&read["tracks"]).clone();
+    tracks.sort_by_key(|track| number(&track["threadIndex"]));
+    let found: Vec<(String, String, u64, u64)> = tracks
+        .iter()
+        .map(|track| {
+            let (pid, name) = (text(&track["pid"]).to_owned(), text(&track["processName"]).to_owned());
+            (pid, name, number(&track["allocated"]), number(&track["retained"]))
+        })
+        .collect();
+    assert_eq!(found, wanted);
+    // Every place has one marker.
+    let holds = |track: &Value, place: &str| markers(&track["markers"]).iter().any(|marker| marker.0 == place);
+    assert_eq!(tracks.iter().map(|track| holds(track, "keep")).collect::<Vec<_>>(), [false, true, false]);
+    let all = tracks.iter().flat_map(|track| markers(&track["markers"]));
+    assert_eq!(sorted(all), not_freed(&trace));
+    // The highest point of all processes together, and of each.
+    let counters = list(&read["info"]["processes"]).iter().flat_map(|process| list(&process["counters"]));
+    let mut counters: Vec<(u64, &str, u64)> = counters
+        .map(|counter| {
+            let track = number(&counter["mainThreadIndex"]);
+            (track, text(&counter["label"]), number(&counter["stats"][0]["value"]))
+        })
+        .collect();
+    counters.sort();
+    let processes = list(&view["processes"]).iter().filter(|process| number(&process["costs"]["allocations"]) > 0);
+    let peaks = processes.map(|process| number(&process["totals"]["peak_bytes"]));
+    let mut peaks: Vec<(u64, &str, u64)> = peaks.enumerate().map(|(at, peak)| (at as u64, "Memory", peak)).collect();
+    peaks.insert(1, (0, "Memory of all processes", number(&view["totals"]["peak_bytes"])));
+    assert_eq!(counters, peaks);
+    // A range in which blocks of all processes are live when it begins: what each allocates and holds adds up, too.
+    let part: &[&str] = &["--from", "peak"];
+    let view = heaptrack_tests::view::view(&trace, "processes", part);
+    let own = Folder::new();
+    let read = script("firefox.mjs", &[&export(&own, &trace, "firefox", part), Path::new("part")]);
+    let sum = |column: &str| list(&read["tracks"]).iter().map(|track| number(&track[column])).sum::<u64>();
+    assert_eq!(sum("allocated"), number(&view["totals"]["allocated_bytes"]));
 }
 
 /// The sums of a table's columns, by name, and the number of rows, by Python's own readers.

@@ -48,6 +48,8 @@ pub struct BlockEvent {
     pub size: u64,
     /// The index of the thread that allocated or freed.
     pub thread: u32,
+    /// The index of the thread that allocated.
+    pub born_thread: u32,
     /// When the block was allocated.
     pub born_ns: u64,
     /// The index of the block's allocator in `Definitions::allocators`.
@@ -105,10 +107,18 @@ impl EventSink<'_> {
         let Some(known) = self.alloc_classes.get(birth.alloc_class as usize).filter(|_| self.is_on) else { return };
         let Some(site) = known.site.number() else { return };
         if self.selection.as_ref().is_none_or(|selection| selection.has(sequence, birth.thread)) {
-            let (time_ns, thread, born_ns) = (now.time_ns, now.thread, birth.time_ns);
-            let (event, size) = (now.events, known.size);
-            let allocator = self.definitions.allocator_of(birth.alloc_class as usize);
-            (self.each)(&BlockEvent { kind, event, time_ns, sequence, site, size, thread, born_ns, allocator });
+            (self.each)(&BlockEvent {
+                kind,
+                event: now.events,
+                time_ns: now.time_ns,
+                sequence,
+                site,
+                size: known.size,
+                thread: now.thread,
+                born_thread: birth.thread,
+                born_ns: birth.time_ns,
+                allocator: self.definitions.allocator_of(birth.alloc_class as usize),
+            });
         }
     }
 }

@@ -1,69 +1,62 @@
-//! A processed profile of the Firefox Profiler, version 55, which every later version of the profiler still opens.
+//! A processed profile of the Firefox Profiler, version 60, which every later version of the profiler still opens. It is
+//! the first version in which threads share their stacks, so a tree of processes has them once.
 //!
-//! Receives: the selected stacks, their events, and verdicts about what was not freed. Must hold: native allocations add
-//! up to `allocated_bytes`, and those that are retained to `live_bytes`; the highest point of the memory track is the
-//! peak.
+//! Receives: the selected stacks, their events, and verdicts about what was not freed. Must hold: native allocations of all
+//! tracks add up to `allocated_bytes`, and those that are retained to `live_bytes`; the highest point of the first memory
+//! track is the peak.
 //!
 //! ```text
-//! thread   samples             a row for each stack and slice of time: bytes allocated
+//! thread   a track for each process (`tracks.rs`)
+//!          samples             a row for each stack and slice of time: bytes allocated
 //!          nativeAllocations   groups of blocks (`groups.rs`): +bytes when allocated, -bytes when freed
 //!          markers             a marker for each place that was not freed, with a verdict
-//!          stackTable -> frameTable -> funcTable -> stringArray
-//! counters                     live bytes over time (`course.rs`)
+//! counters                     live bytes over time (`course.rs`), of all processes first and then of each
+//! shared   stackTable -> frameTable -> funcTable -> sources -> stringArray
 //! ```
 mod course;
 mod groups;
 mod tables;
+mod tracks;
 
 use crate::json;
 use crate::selected::{Selected, name};
-use analysis::BlockEvent;
 use analysis::view::Leak;
-use course::{Course, Point};
+use course::Point;
 use groups::{Group, Groups, OUTSIDE};
 use std::io::{self, Write};
 use tables::Tables;
-
-/// The events of a profile.
-pub struct Events {
-    groups: Groups,
-    course: Course,
-    /// The number of the first block that was allocated within the range. Those before it are older.
-    first: Option<u64>,
-}
-
-impl Events {
-    /// `base_bytes`: what was live when the range began.
-    pub fn new(range: analysis::Range, sites: usize, base_bytes: u64) -> Self {
-        Events { groups: Groups::new(range, sites), course: Course::new(range, base_bytes), first: None }
-    }
-
-    pub fn add(&mut self, event: &BlockEvent) {
-        if event.kind == analysis::BlockEventKind::Alloc {
-            self.first.get_or_insert(event.sequence);
-        }
-        let is_older = self.first.is_none_or(|first| event.sequence < first);
-        self.groups.add(event, is_older);
-        self.course.add(event);
-    }
-}
+pub use tracks::Events;
+use tracks::Label;
 
 /// `leaks`: the places that hold blocks at the end of the range and are no known leaks.
-pub fn write(selected: &Selected<'_>, events: Events, leaks: &[Leak], out: &mut dyn Write) -> io::Result<()> {
+pub fn write(selected: &Selected<'_>, events: Events<'_>, leaks: &[Leak], out: &mut dyn Write) -> io::Result<()> {
     let mut tables = Tables::new(selected);
-    let groups = events.groups.list();
+    let (tracks, together) = events.finish();
+    let labels = tracks::labels(selected.definitions, &selected.range, &tracks);
+    let groups: Vec<Vec<Group>> = tracks.iter().map(|track| track.groups.list()).collect();
+    let track_of = tracks::track_of_leaks(&groups, leaks);
     meta(selected, out)?;
     tables.libs(out)?;
-    out.write_all(b",\"threads\":[{")?;
-    tables.frames(out)?;
-    samples(selected, &groups, &events.groups, &tables, out)?;
-    native_allocations(&groups, &events.groups, &tables, out)?;
-    markers(selected, leaks, &mut tables, out)?;
-    tables.strings(out)?;
-    thread(selected, out)?;
-    out.write_all(b"}],\"pages\":[],\"profilerOverhead\":[],\"counters\":[")?;
-    counter(selected, &events.course.finish(), out)?;
-    out.write_all(b"]}\n")
+    out.write_all(b",\"threads\":[")?;
+    json::list(out, tracks.iter().zip(&groups).zip(&labels).enumerate(), |out, (number, ((track, groups), label))| {
+        let leaks = leaks.iter().zip(&track_of).filter(|(_, track)| **track == number).map(|(leak, _)| leak).collect();
+        thread(label, out)?;
+        samples(selected, groups, &track.groups, &tables, out)?;
+        native_allocations(groups, &track.groups, &tables, out)?;
+        markers(selected, leaks, &mut tables, out)?;
+        out.write_all(b"}")
+    })?;
+    out.write_all(b"],\"pages\":[],\"profilerOverhead\":[],\"counters\":[")?;
+    if let (Some(points), Some(label)) = (together, labels.first()) {
+        counter(label, 0, "Memory of all processes", &points, out)?;
+        out.write_all(b",")?;
+    }
+    json::list(out, tracks.into_iter().zip(&labels).enumerate(), |out, (number, (track, label))| {
+        counter(label, number, "Memory", &track.course.finish(), out)
+    })?;
+    out.write_all(b"],\"shared\":{")?;
+    tables.shared(out)?;
+    out.write_all(b"}}\n")
 }
 
 fn ms(ns: u64) -> f64 {
@@ -86,10 +79,10 @@ fn meta(selected: &Selected<'_>, out: &mut dyn Write) -> io::Result<()> {
         "tooltipLabel": "Not freed: {marker.data.place}",
         "tableLabel": "{marker.data.place}: {marker.data.bytes}, {marker.data.verdict}",
         "fields": [
-            { "key": "place", "label": "Place", "format": "string", "searchable": true },
+            { "key": "place", "label": "Place", "format": "string" },
             { "key": "bytes", "label": "Bytes", "format": "bytes" },
             { "key": "blocks", "label": "Blocks", "format": "integer" },
-            { "key": "verdict", "label": "Verdict", "format": "string", "searchable": true },
+            { "key": "verdict", "label": "Verdict", "format": "string" },
             { "key": "reason", "label": "Why", "format": "string" },
         ],
     });
@@ -98,7 +91,7 @@ fn meta(selected: &Selected<'_>, out: &mut dyn Write) -> io::Result<()> {
         "debug": false,
         "extensions": { "length": 0, "baseURL": [], "id": [], "name": [] },
         "interval": 1,
-        "preprocessedProfileVersion": 55,
+        "preprocessedProfileVersion": 60,
         "version": 24,
         "processType": 0,
         "product": selected.command(),
@@ -116,14 +109,14 @@ fn meta(selected: &Selected<'_>, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "{{\"meta\":{meta}")
 }
 
-fn thread(selected: &Selected<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let session = &selected.definitions.session;
-    let path = session.command.first().map_or(session.exe.as_str(), String::as_str);
-    let program = json::text(path.rsplit('/').next().unwrap_or(path));
-    write!(out, ",\"name\":{program},\"processName\":{program},\"isMainThread\":true,\"processType\":\"default\"")?;
-    write!(out, ",\"pid\":\"{0}\",\"tid\":{0},\"pausedRanges\":[],\"showMarkersInTimeline\":true", session.pid)?;
-    let end = ms(selected.range.to_ns - selected.range.from_ns);
-    write!(out, ",\"processStartupTime\":0,\"processShutdownTime\":{end},\"registerTime\":0,\"unregisterTime\":{end}")
+/// The beginning of a track.
+fn thread(label: &Label, out: &mut dyn Write) -> io::Result<()> {
+    let (name, start, end) = (json::text(&label.name), ms(label.start_ns), ms(label.end_ns));
+    write!(out, "{{\"name\":{name},\"processName\":{name},\"isMainThread\":true,\"processType\":\"default\"")?;
+    write!(out, ",\"pid\":{},\"tid\":{}", json::text(&label.pid), label.tid)?;
+    out.write_all(b",\"pausedRanges\":[],\"showMarkersInTimeline\":true")?;
+    write!(out, ",\"processStartupTime\":{start},\"processShutdownTime\":{end}")?;
+    write!(out, ",\"registerTime\":{start},\"unregisterTime\":{end}")
 }
 
 /// The bytes that each stack allocated in each slice, so that the profiler's call tree and timeline have something to show
@@ -207,7 +200,7 @@ fn native_allocations(
 /// A marker from a place's first allocation to the end of the range.
 fn markers(
     selected: &Selected<'_>,
-    leaks: &[Leak],
+    leaks: Vec<&Leak>,
     tables: &mut Tables<'_, '_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -215,9 +208,9 @@ fn markers(
     let from_ns = selected.range.from_ns;
     let end = ms(selected.range.to_ns - from_ns);
     write!(out, ",\"markers\":{{\"length\":{},\"category\":[", leaks.len())?;
-    json::list(out, leaks, |out, _| write!(out, "0"))?;
+    json::list(out, &leaks, |out, _| write!(out, "0"))?;
     out.write_all(b"],\"data\":[")?;
-    json::list(out, leaks, |out, leak| {
+    json::list(out, &leaks, |out, leak| {
         let level = selected.table.level(leak.node);
         let place = level.map_or_else(|| crate::selected::NOTHING.into(), |level| name(selected.table, level));
         let mut data = serde_json::json!({
@@ -234,22 +227,32 @@ fn markers(
         write!(out, "{data}")
     })?;
     out.write_all(b"],\"startTime\":[")?;
-    json::list(out, leaks, |out, leak| {
+    json::list(out, &leaks, |out, leak| {
         write!(out, "{}", ms(leak.first_ns.unwrap_or(from_ns).saturating_sub(from_ns)))
     })?;
     out.write_all(b"],\"endTime\":[")?;
-    json::list(out, leaks, |out, _| write!(out, "{end}"))?;
+    json::list(out, &leaks, |out, _| write!(out, "{end}"))?;
     out.write_all(b"],\"name\":[")?;
-    json::list(out, leaks, |out, _| write!(out, "{title}"))?;
+    json::list(out, &leaks, |out, _| write!(out, "{title}"))?;
     out.write_all(b"],\"phase\":[")?;
-    json::list(out, leaks, |out, _| write!(out, "1"))?;
+    json::list(out, &leaks, |out, _| write!(out, "1"))?;
     out.write_all(b"]}")
 }
 
-fn counter(selected: &Selected<'_>, points: &[Point], out: &mut dyn Write) -> io::Result<()> {
-    let pid = selected.definitions.session.pid;
-    write!(out, "{{\"name\":\"malloc\",\"category\":\"Memory\",\"description\":\"Live bytes\",\"pid\":\"{pid}\"")?;
-    write!(out, ",\"mainThreadIndex\":0,\"samples\":{{\"length\":{},\"time\":[", points.len())?;
+/// `track`: the number of the track that it is shown with.
+fn counter(label: &Label, track: usize, title: &str, points: &[Point], out: &mut dyn Write) -> io::Result<()> {
+    let display = serde_json::json!({
+        "graphType": "line-accumulated",
+        "unit": "bytes",
+        "color": "orange",
+        "markerSchemaLocation": "timeline-memory",
+        "sortWeight": 20,
+        "label": title,
+    });
+    let pid = json::text(&label.pid);
+    write!(out, "{{\"name\":\"malloc\",\"category\":\"Memory\",\"description\":\"Live bytes\",\"pid\":{pid}")?;
+    write!(out, ",\"display\":{display},\"mainThreadIndex\":{track}")?;
+    write!(out, ",\"samples\":{{\"length\":{},\"time\":[", points.len())?;
     json::list(out, points, |out, point| write!(out, "{}", ms(point.time_ns)))?;
     out.write_all(b"],\"count\":[")?;
     let mut before = 0;

@@ -10,7 +10,7 @@ use export::events::EventTable;
 use export::{
     Packed, Packing, TableFormat, dhat, firefox, folded, gperftools, heaptrack, massif, pprof, sites, speedscope, svg,
 };
-use format::{Domain, IntSet};
+use format::{Domain, IntMap, IntSet};
 use heaptrack_trace::Reading;
 use std::io::Write;
 
@@ -121,14 +121,30 @@ fn write_firefox(selection: &Selection, out: &mut dyn Write) -> anyhow::Result<(
     Ok(firefox::write(&selection.selected(&details), events, &leaks, out)?)
 }
 
-fn grouped_events(selection: &Selection, details: &Details) -> anyhow::Result<firefox::Events> {
+fn grouped_events<'a>(selection: &'a Selection, details: &Details) -> anyhow::Result<firefox::Events<'a>> {
     let engine = selection.trace.engine();
-    let base = details.rows.iter().map(|row| row.costs.base_bytes).fold(0, u64::saturating_add);
-    let mut events = firefox::Events::new(details.range, engine.definitions().site_count(), base);
+    let definitions = engine.definitions();
+    let bases = bases(selection, details)?;
+    let mut events = firefox::Events::new(definitions, details.range, bases);
     let mut blocks = selection.trace.blocks().map_err(|error| selection.unreadable(&error))?;
     let walked = engine.each_block_event(&mut blocks, &selection.query, &mut |event| events.add(event));
     walked.map_err(|error| selection.unreadable(&error))?;
     Ok(events)
+}
+
+/// The bytes that were live when the range began, by the index of the process that allocated them. Only a tree of processes
+/// needs another walk for that.
+fn bases(selection: &Selection, details: &Details) -> anyhow::Result<IntMap<Option<u32>, u64>> {
+    let definitions = selection.trace.engine().definitions();
+    let is_split = !definitions.processes.is_empty() && details.rows.iter().any(|row| row.costs.base_bytes > 0);
+    let by_thread = is_split.then(|| selection.by_thread()).transpose()?;
+    let mut bases = IntMap::default();
+    for row in by_thread.as_ref().unwrap_or(details).rows.iter().filter(|row| row.costs.base_bytes > 0) {
+        let process = row.thread.and_then(|thread| definitions.process_of_thread.get(&thread)).copied();
+        let sum: &mut u64 = bases.entry(process).or_default();
+        *sum = sum.saturating_add(row.costs.base_bytes);
+    }
+    Ok(bases)
 }
 
 /// The places that hold blocks at the end of the range and are no known leaks.

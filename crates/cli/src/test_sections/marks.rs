@@ -81,7 +81,8 @@ mod tests {
 
     fn event(event: u64, size: u64, sequence: u64, thread: u32, is_free: bool) -> BlockEvent {
         let kind = if is_free { BlockEventKind::Free { temporary: false } } else { BlockEventKind::Alloc };
-        BlockEvent { kind, event, time_ns: event * 10, sequence, site: 0, size, thread, born_ns: 0, allocator: 0 }
+        let (time_ns, born_thread) = (event * 10, thread);
+        BlockEvent { kind, event, time_ns, sequence, site: 0, size, thread, born_thread, born_ns: 0, allocator: 0 }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! the same slice of time and freed in the same slice are one group.
 //!
 //! Receives: events. Must hold: the bytes of all groups add up to the bytes of all blocks; there are never much more than
-//! `MOST` groups, because slices become longer when there are too many.
+//! `MOST` groups in all tracks, because slices become longer when there are too many.
 use analysis::{BlockEvent, BlockEventKind, Range, SiteId};
 use format::IntMap;
 
@@ -36,8 +36,9 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub(super) fn new(range: Range, sites: usize) -> Self {
-        let most = MOST.max(sites.saturating_mul(PER_SITE));
+    /// `tracks`: how many of these there are at most. They share the number of groups.
+    pub(super) fn new(range: Range, sites: usize, tracks: usize) -> Self {
+        let most = MOST.max(sites.saturating_mul(PER_SITE)) / tracks.max(1);
         let per_ns = ((SLICES as u128) << 64) / (range.to_ns - range.from_ns).max(1) as u128;
         Groups { range, per_ns, most, halved: 0, freed: IntMap::default(), allocated: IntMap::default() }
     }

@@ -37,6 +37,9 @@ pub(super) struct Tables<'a, 'b> {
     selected: &'a Selected<'b>,
     strings: Vec<String>,
     known_strings: HashMap<String, usize>,
+    /// The texts of the files' paths.
+    files: Vec<usize>,
+    known_files: HashMap<usize, usize>,
     functions: Vec<FunctionKey>,
     known_functions: HashMap<FunctionKey, usize>,
     /// By level.
@@ -52,6 +55,8 @@ impl<'a, 'b> Tables<'a, 'b> {
             selected,
             strings: Vec::new(),
             known_strings: HashMap::new(),
+            files: Vec::new(),
+            known_files: HashMap::new(),
             functions: Vec::new(),
             known_functions: HashMap::new(),
             function_of: Vec::new(),
@@ -74,10 +79,20 @@ impl<'a, 'b> Tables<'a, 'b> {
         self.strings.len() - 1
     }
 
+    fn file(&mut self, path: &str) -> usize {
+        let text = self.string(path);
+        let next = self.files.len();
+        let number = *self.known_files.entry(text).or_insert(next);
+        if number == next {
+            self.files.push(text);
+        }
+        number
+    }
+
     fn function(&mut self, level: &StackTableLevel) -> usize {
         let table = self.selected.table;
         let name = self.string(&name(table, level));
-        let file = table.text(level.file).map(|file| self.string(file));
+        let file = table.text(level.file).map(|file| self.file(file));
         let instance = self.selected.definitions.module(level.frame).map(|module| {
             let next = self.libs.len();
             let number = *self.lib_of.entry(module.instance).or_insert(next);
@@ -126,8 +141,8 @@ impl<'a, 'b> Tables<'a, 'b> {
         out.write_all(b"]")
     }
 
-    /// The tables of stacks, frames, functions and modules.
-    pub(super) fn frames(&mut self, out: &mut dyn Write) -> io::Result<()> {
+    /// The tables of stacks, frames, functions, modules, files and texts.
+    pub(super) fn shared(&mut self, out: &mut dyn Write) -> io::Result<()> {
         self.stack_table(out)?;
         self.frame_table(out)?;
         let paths: Vec<String> = self.libs.iter().map(|lib| lib.path.clone()).collect();
@@ -140,7 +155,12 @@ impl<'a, 'b> Tables<'a, 'b> {
         column(out, "type", &names, |out, _| write!(out, "1"))?;
         out.write_all(
             b"},\"nativeSymbols\":{\"length\":0,\"address\":[],\"functionSize\":[],\"libIndex\":[],\"name\":[]}",
-        )
+        )?;
+        write!(out, ",\"sources\":{{\"length\":{}", self.files.len())?;
+        column(out, "uuid", &self.files, |out, _| write!(out, "null"))?;
+        column(out, "filename", &self.files, |out, file| write!(out, "{file}"))?;
+        out.write_all(b"}")?;
+        self.strings(out)
     }
 
     fn stack_table(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -193,7 +213,7 @@ impl<'a, 'b> Tables<'a, 'b> {
                 None => write!(out, "-1"),
             }
         })?;
-        column(out, "fileName", &self.functions, |out, (_, file, _)| match file {
+        column(out, "source", &self.functions, |out, (_, file, _)| match file {
             Some(file) => write!(out, "{file}"),
             None => write!(out, "null"),
         })?;
@@ -202,7 +222,7 @@ impl<'a, 'b> Tables<'a, 'b> {
         out.write_all(b"}")
     }
 
-    pub(super) fn strings(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn strings(&self, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(b",\"stringArray\":[")?;
         json::list(out, &self.strings, |out, text| write!(out, "{}", json::text(text)))?;
         out.write_all(b"]")
