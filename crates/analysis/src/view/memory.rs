@@ -1,8 +1,13 @@
 //! The parts of the resident memory at the instants at which the recorder measured them.
 use super::Trace;
+use super::keys::Row;
+use super::summary::blamed_node;
+use crate::definitions::{Definitions, SiteId};
 use crate::query::Query;
-use format::{MemoryInstant, MemoryPart, MemoryParts};
+use crate::stack_table::StackTable;
+use format::{Fragmentation, MemoryInstant, MemoryPart, MemoryParts, PinningSite};
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 
 #[derive(Serialize)]
 pub(crate) struct Memory<'a> {
@@ -28,6 +33,90 @@ struct Instant<'a> {
     requested_bytes: u64,
     usable_bytes: u64,
     parts: Vec<Part<'a>>,
+    fragmentation: Fragments<'a>,
+}
+
+#[derive(Serialize)]
+struct Fragments<'a> {
+    trim_bytes: u64,
+    sparse_bytes: u64,
+    sparse_live_bytes: u64,
+    shared_bytes: u64,
+    sites: Vec<Site<'a>>,
+    other_sites: u64,
+    others: Others,
+    sizes: Vec<Fill>,
+}
+
+#[derive(Serialize)]
+struct Others {
+    blocks: u64,
+    bytes: u64,
+    pinned_bytes: u64,
+    held_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Fill {
+    up_to_bytes: u64,
+    resident_bytes: u64,
+    live_bytes: u64,
+}
+
+/// A site that pins pages.
+struct Site<'a> {
+    table: &'a StackTable,
+    /// `None` if the part of the file with its stack is lost.
+    site: Option<SiteId>,
+    pinning: &'a PinningSite,
+    gives_back_bytes: u64,
+}
+
+impl Serialize for Site<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let level = self.site.and_then(|site| self.table.level(blamed_node(self.table, site)));
+        Row::of(self.table, level).entries(&mut map)?;
+        map.serialize_entry("stack", &self.site)?;
+        map.serialize_entry("blocks", &self.pinning.blocks)?;
+        map.serialize_entry("bytes", &self.pinning.bytes)?;
+        map.serialize_entry("pinned_bytes", &self.pinning.pinned_bytes)?;
+        map.serialize_entry("held_bytes", &self.pinning.held_bytes)?;
+        map.serialize_entry("gives_back_bytes", &self.gives_back_bytes)?;
+        map.end()
+    }
+}
+
+/// What freeing all blocks of a site and `malloc_trim(0)` would return to the kernel.
+pub const fn gives_back_bytes(fragmentation: &Fragmentation, site: &PinningSite) -> u64 {
+    fragmentation.trim_bytes.saturating_add(site.held_bytes)
+}
+
+impl<'a> Fragments<'a> {
+    fn new(fragmentation: &'a Fragmentation, definitions: &Definitions, table: &'a StackTable) -> Self {
+        let site = |pinning: &'a PinningSite| Site {
+            table,
+            site: definitions.site_of(pinning.stack),
+            pinning,
+            gives_back_bytes: gives_back_bytes(fragmentation, pinning),
+        };
+        let PinningSite { blocks, bytes, pinned_bytes, held_bytes, .. } = fragmentation.others;
+        let fill = |size: &format::SizeFill| Fill {
+            up_to_bytes: size.up_to_bytes,
+            resident_bytes: size.resident_bytes,
+            live_bytes: size.live_bytes,
+        };
+        Fragments {
+            trim_bytes: fragmentation.trim_bytes,
+            sparse_bytes: fragmentation.sparse_bytes,
+            sparse_live_bytes: fragmentation.sparse_live_bytes,
+            shared_bytes: fragmentation.shared_bytes,
+            sites: fragmentation.sites.iter().map(site).collect(),
+            other_sites: fragmentation.other_sites,
+            others: Others { blocks, bytes, pinned_bytes, held_bytes },
+            sizes: fragmentation.sizes.iter().map(fill).collect(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -47,8 +136,8 @@ impl<'a> From<&'a MemoryPart> for Part<'a> {
     }
 }
 
-impl<'a> From<&'a MemoryInstant> for Instant<'a> {
-    fn from(instant: &'a MemoryInstant) -> Self {
+impl<'a> Instant<'a> {
+    fn new(instant: &'a MemoryInstant, definitions: &Definitions, table: &'a StackTable) -> Self {
         Instant {
             time_ns: instant.time_ns,
             rss_bytes: instant.rss_bytes,
@@ -61,6 +150,7 @@ impl<'a> From<&'a MemoryInstant> for Instant<'a> {
             requested_bytes: instant.requested_bytes,
             usable_bytes: instant.usable_bytes,
             parts: instant.parts.iter().map(Part::from).collect(),
+            fragmentation: Fragments::new(&instant.fragmentation, definitions, table),
         }
     }
 }
@@ -73,7 +163,8 @@ impl<'a> Memory<'a> {
         let from_ns = if query.is_of_an_instant() { 0 } else { range.from_ns };
         let MemoryParts { reason, instants } = &definitions.memory;
         let within = instants.iter().filter(|instant| (from_ns..=range.to_ns).contains(&instant.time_ns));
-        let mut instants: Vec<Instant<'a>> = within.map(Instant::from).collect();
+        let mut instants: Vec<Instant<'a>> =
+            within.map(|instant| Instant::new(instant, definitions, trace.table)).collect();
         if query.is_of_an_instant() {
             instants.drain(..instants.len().saturating_sub(1));
         }

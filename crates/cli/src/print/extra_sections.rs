@@ -4,9 +4,11 @@ use super::paint::Paint;
 use super::text::Left;
 use super::units::{blocks, bytes};
 use crate::memory_lines::memory_lines;
-use analysis::view::{Blamed, FunctionDiff, Leak, State, SuppressionRow, by_blamed, label};
-use analysis::{Cost, Profile, Query, StackTable, to_signed};
-use format::{Exit, SymbolState};
+use analysis::view::{
+    Blamed, FunctionDiff, Leak, State, SuppressionRow, blamed_node, by_blamed, gives_back_bytes, label,
+};
+use analysis::{Cost, Definitions, Profile, Query, StackTable, to_signed};
+use format::{Exit, MemoryInstant, SymbolState};
 use heaptrack_trace::OpenTrace;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -120,6 +122,7 @@ pub fn suppressions(out: &mut impl Write, rows: &[SuppressionRow]) -> io::Result
 pub fn details(
     out: &mut impl Write,
     trace: &OpenTrace,
+    table: &StackTable,
     profile: &Profile,
     left: &Left,
     leaked_blocks: u64,
@@ -153,9 +156,53 @@ pub fn details(
     } else if !definitions.memory.reason.is_empty() {
         writeln!(out, "{}", definitions.memory.reason)?;
     }
+    let mut measured = definitions.memory.instants.iter().filter(|instant| within.contains(&instant.time_ns));
+    if let Some(last) = measured.next_back() {
+        pinned_pages(out, last, definitions, table)?;
+    }
     if definitions.waits.are_notable(totals.runtime_ns) {
         let seconds = definitions.waits.waited_ns as f64 / 1e9;
         writeln!(out, "waited for the recorder, sum over the threads: {seconds:.2}s")?;
+    }
+    Ok(())
+}
+
+/// Pages are worth a line if they have at least this many bytes, and (below) at least this part of RSS.
+const NOTABLE_BYTES: u64 = 1 << 20;
+const NOTABLE_PART: u64 = 20;
+
+/// Writes which sites keep pages resident that are mostly free.
+fn pinned_pages(
+    out: &mut impl Write,
+    instant: &MemoryInstant,
+    definitions: &Definitions,
+    table: &StackTable,
+) -> io::Result<()> {
+    let fragmentation = &instant.fragmentation;
+    let notable = NOTABLE_BYTES.max(instant.rss_bytes / NOTABLE_PART);
+    if fragmentation.sparse_bytes.saturating_add(fragmentation.trim_bytes) < notable {
+        return Ok(());
+    }
+    let size = |number: u64| bytes(to_signed(number));
+    writeln!(
+        out,
+        "mostly free pages at {:.3}s: {} with {} in live blocks; pages without a block that malloc_trim(0) would return: {}",
+        instant.time_ns as f64 / 1e9,
+        size(fragmentation.sparse_bytes),
+        size(fragmentation.sparse_live_bytes),
+        size(fragmentation.trim_bytes)
+    )?;
+    for site in fragmentation.sites.iter().take(2).filter(|site| site.pinned_bytes >= notable) {
+        let level = definitions.site_of(site.stack).and_then(|known| table.level(blamed_node(table, known)));
+        writeln!(
+            out,
+            "- pinned by {}: {} in {}, alone in {} of these pages; freeing them and malloc_trim(0) would return {}",
+            label(table, level),
+            size(site.bytes),
+            blocks(to_signed(site.blocks)),
+            size(site.pinned_bytes),
+            size(gives_back_bytes(fragmentation, site))
+        )?;
     }
     Ok(())
 }
