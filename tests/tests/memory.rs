@@ -256,7 +256,6 @@ fn parts_of_node_add_up() {
 #[test]
 fn a_program_that_ends_during_a_look_leaves_no_cut_instant() {
     let mut chance = Chance::new("memory, ends");
-    let mut kept = 0;
     for round in 0..scale::count(100) {
         let is_exec = round % 2 == 0;
         let microseconds = chance.between(30_000, 70_000).to_string();
@@ -271,7 +270,6 @@ fn a_program_that_ends_during_a_look_leaves_no_cut_instant() {
         }
         let outcome = running.finish();
         let (_, instants) = instants(&outcome.trace);
-        kept += instants.len();
         for instant in instants {
             let sum = |bytes: fn(&format::MemoryPart) -> u64| instant.parts.iter().map(bytes).sum::<u64>();
             assert_eq!(sum(|part| part.rss_bytes), instant.rss_bytes, "the parts add up");
@@ -281,7 +279,78 @@ fn a_program_that_ends_during_a_look_leaves_no_cut_instant() {
             assert!(unattributed * 50 <= instant.rss_bytes, "after {microseconds} us: {instant:?}");
         }
     }
-    assert!(kept > 0, "no look was finished");
+    // The same program is measured if it does not end.
+    let program = Program::target("memory_ends").option("--memory-every").option("10ms").option("--no-symbols");
+    let program = program.arg("exit").arg("60000000");
+    let running = program.start();
+    let pid = running.target_with_library(&program);
+    let _killed = KilledOnFailure(pid);
+    process::wait_for("a look that was finished", || (!instants(&running.trace).1.is_empty()).then_some(()));
+    process::signal("KILL", &[pid]);
+    let _ended = running.finish();
+}
+
+/// Returns the fragmentation at an instant, and the site in it with this function.
+fn pinning_site(trace: &Path, instant: &MemoryInstant, function: &str) -> (Value, Value) {
+    let shown = view::view(trace, "memory", &["--at", &format!("{}ns", instant.time_ns)]);
+    let last = shown["instants"].as_array().and_then(|instants| instants.last()).expect("instants").clone();
+    let sites = last["fragmentation"]["sites"].as_array().expect("a list").clone();
+    let site = sites.into_iter().find(|site| site["function"] == function);
+    (last["fragmentation"].clone(), site.unwrap_or(Value::Null))
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().expect("a number")
+}
+
+/// All but every hundredth block were freed. Freeing the others and `malloc_trim(0)` return what was predicted, within 5 %.
+#[test]
+fn the_site_that_pins_pages_is_named_and_what_freeing_it_returns_is_predicted() {
+    let count = scale::count(1_000_000);
+    let folder = heaptrack_tests::Folder::new();
+    let trace = folder.join("trace.htz");
+    let mut heaptrack = Command::new(heaptrack_tests::run::heaptrack());
+    heaptrack
+        .args(["-q", "--memory-every", "20ms", "-o"])
+        .arg(&trace)
+        .arg(heaptrack_tests::targets::target("memory_pinned"));
+    let mut target = Target::spawn(heaptrack.arg(count.to_string()));
+    assert_eq!(target.line(), "ready");
+    let ready_ns = now_ns();
+    let measured = process::wait_for("a look at the waiting program", || {
+        let (began, instants) = instants(&trace);
+        instants.into_iter().find(|instant| began + instant.time_ns > ready_ns + SETTLED_NS)
+    });
+    let trimmed: u64 = target.tell("go on").parse().expect("bytes");
+    let gained: u64 = target.line().parse().expect("bytes");
+    assert_eq!(target.finish().0, 0);
+    let (fragmentation, site) = pinning_site(&trace, &measured, "session");
+    assert_eq!(number(&site["blocks"]), count / 100, "{fragmentation}");
+    assert_eq!(number(&site["bytes"]), count * 2);
+    // 100 chunks of 208 bytes take five pages, so each block that stays has a page of its own. If it reaches over the end of its page, or if the
+    // header of the free chunk after it does, it has two.
+    let expected = count / 100 * (4096 + 208 + 40);
+    assert!(number(&site["pinned_bytes"]).abs_diff(expected) <= expected / 20, "{fragmentation}");
+    let predicted = number(&site["gives_back_bytes"]);
+    assert!(predicted.abs_diff(gained) <= gained / 20, "{predicted} instead of {gained}: {fragmentation}");
+    assert_eq!(predicted, number(&fragmentation["trim_bytes"]) + number(&site["held_bytes"]));
+    let trim = number(&fragmentation["trim_bytes"]);
+    assert!(trim.abs_diff(trimmed) <= trimmed / 20, "{trim} instead of {trimmed}: {fragmentation}");
+    assert_eq!(trim, measured.fragmentation.trim_bytes);
+    // 100 chunks of 5008 bytes fill their pages, and are not mentioned.
+    assert_eq!(pinning_site(&trace, &measured, "other").1, Value::Null);
+    let text = view::text(&trace, &["--to", &format!("{}ns", measured.time_ns)]);
+    let line = text.lines().find(|line| line.starts_with("- pinned by session: "));
+    let line = line.expect("the line about the site");
+    assert!(line.contains(&format!(" in {} blocks, alone in ", count / 100)), "{line}");
+    assert!(text.contains("\nmostly free pages at "), "{text}");
+}
+
+/// A program that frees nothing pins nothing.
+#[test]
+fn a_program_without_free_pages_has_no_pinned_pages() {
+    let recorded = Program::new("sleep").arg("0.6").recorded();
+    assert!(!view::text(&recorded.trace, &[]).contains("mostly free pages"));
 }
 
 #[test]

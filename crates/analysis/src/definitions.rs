@@ -289,6 +289,11 @@ impl Definitions {
         self.has_ended() && self.losses.lost_events == 0
     }
 
+    /// Returns the site of a stack, if it is known.
+    pub fn site_of(&self, stack: u32) -> Option<SiteId> {
+        self.site_of_stack.get(&stack).copied()
+    }
+
     pub fn stack_of(&self, site: SiteId) -> u32 {
         self.stacks.get(site as usize).copied().unwrap_or(0)
     }

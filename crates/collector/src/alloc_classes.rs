@@ -31,6 +31,8 @@ pub struct ClassTable {
 pub struct AllocClasses {
     table: ClassTable,
     usage: Vec<Usage>,
+    /// By index.
+    stacks: Vec<u32>,
     /// Indexes of forgotten pairs, to be used again.
     unused: Vec<u32>,
 }
@@ -130,15 +132,17 @@ impl AllocClasses {
     /// Adds a pair under an index that no pair has.
     pub fn add(&mut self, size: u64, stack: u32, index: u32) {
         self.table.add(size, stack, index);
-        self.define(split_size(size).0, index);
+        self.define(split_size(size).0, stack, index);
     }
 
-    /// Sets the size of an index whose pair is known elsewhere.
-    pub fn define(&mut self, size: u64, index: u32) {
+    /// Sets the size and the stack of an index whose pair is known elsewhere.
+    pub fn define(&mut self, size: u64, stack: u32, index: u32) {
         if self.usage.len() <= index as usize {
             self.usage.resize(index as usize + 1, Usage::default());
+            self.stacks.resize(index as usize + 1, 0);
         }
         self.usage[index as usize] = Usage { size, live: 0 };
+        self.stacks[index as usize] = stack;
     }
 
     /// Returns an index for `add` that no pair has.
@@ -163,6 +167,11 @@ impl AllocClasses {
     /// The size of an index; 0 if there is no such index.
     pub fn size(&self, index: u32) -> u64 {
         self.usage.get(index as usize).map_or(0, |usage| usage.size)
+    }
+
+    /// The stack of an index; 0 if there is no such index.
+    pub fn stack(&self, index: u32) -> u32 {
+        self.stacks.get(index as usize).copied().unwrap_or(0)
     }
 
     #[inline]

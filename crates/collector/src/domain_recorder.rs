@@ -96,6 +96,11 @@ impl DomainRecorder {
         self.alloc_classes.size(alloc_class)
     }
 
+    /// The stack of the blocks of an allocation class.
+    pub fn stack(&self, alloc_class: u32) -> u32 {
+        self.alloc_classes.stack(alloc_class)
+    }
+
     /// The number of the current program image.
     pub const fn image(&self) -> u32 {
         self.image
@@ -205,7 +210,7 @@ impl DomainRecorder {
             if let Some(allocator) = AllocatorId::ALL.get(allocator as usize).filter(|id| **id != AllocatorId::Malloc) {
                 trace.allocators.push(allocator.name(), index);
             }
-            self.alloc_classes.define(size, index);
+            self.alloc_classes.define(size, stack, index);
         }
     }
 

@@ -13,6 +13,7 @@
 //! [Decision 79](../../../docs/decisions/0079-parts-of-the-resident-memory.md) says why blocks are visited and not counted by page.
 mod arena_headers;
 mod block_cover;
+mod fragmentation;
 mod parts;
 mod resident_pages;
 mod schedule;
@@ -23,6 +24,7 @@ use crate::recorder::Recorder;
 use arena_headers::ArenaHeaders;
 use block_cover::{BlockCover, PAGE};
 use format::{MemoryInstant, MemoryParts, RawBlock};
+use fragmentation::PinnedPages;
 use parts::Known;
 use resident_pages::PageMap;
 use schedule::Schedule;
@@ -38,7 +40,7 @@ use surroundings::{Cgroup, StackPointers};
 
 /// About the number of blocks in a slice. The collecting thread takes a millisecond for them.
 const SLICE: usize = 64 << 10;
-/// The most slices that wait for the memory thread, 1 MB each.
+/// The most slices that wait for the memory thread, 1.5 MB each.
 const MOST_WAITING: u32 = 2;
 /// How long the end of a session waits for the last look.
 const LAST_LOOK: Duration = Duration::from_secs(2);
@@ -53,12 +55,20 @@ pub(crate) struct MemoryPlan {
     pub own_ranges: Vec<Range<u64>>,
 }
 
+/// A live block, and the number of the stack that allocated it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveBlock {
+    pub address: u64,
+    pub size: u64,
+    pub stack: u32,
+}
+
 enum Order {
     Look {
         pid: u32,
         time_ns: u64,
     },
-    Blocks(Vec<(u64, u64)>),
+    Blocks(Vec<LiveBlock>),
     /// All blocks were sent. The collecting thread took this long for that.
     Divide {
         visiting_ns: u64,
@@ -188,7 +198,7 @@ impl MemoryLooks {
         }
         let began = Instant::now();
         let mut slice = Vec::with_capacity(SLICE);
-        let next = recorder.visit_blocks(visit.pid, visit.from, SLICE, |address, size| slice.push((address, size)));
+        let next = recorder.visit_blocks(visit.pid, visit.from, SLICE, |block| slice.push(block));
         self.shared.waiting.fetch_add(1, Ordering::AcqRel);
         let _ = orders.send(Order::Blocks(slice));
         visit.took += began.elapsed();
@@ -296,7 +306,7 @@ impl Measuring {
             }
             Order::Blocks(slice) => {
                 if let Some(look) = &mut self.look {
-                    slice.iter().for_each(|(address, size)| look.cover.add(*address, *size));
+                    slice.iter().for_each(|block| look.cover.add(block.address, block.size, block.stack));
                 }
                 self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
             }
@@ -359,7 +369,9 @@ impl Measuring {
         instant.live_blocks = cover.blocks;
         instant.requested_bytes = cover.requested_bytes;
         instant.usable_bytes = cover.usable_bytes;
-        instant.parts = parts::divide(&mappings, &cover, pages.as_ref(), &known);
+        let mut pinned = PinnedPages::default();
+        instant.parts = parts::divide(&mappings, &cover, pages.as_ref(), &known, &mut pinned);
+        instant.fragmentation = pinned.finish(&cover.by_stack);
         if !smaps.is_alive() {
             // The program has ended or replaced itself. Blocks and pages may have been missing, so nothing is known of this instant.
             return;

@@ -11,6 +11,7 @@ use crate::clock::Timeline;
 use crate::domain_recorder::DomainRecorder;
 use crate::heaps::Heaps;
 use crate::mapping::Mapping;
+use crate::memory_parts::LiveBlock;
 use crate::merge::{Consumer, Item, NumberSource, RecentFrees, Verdict, take_each};
 use crate::modules::Modules;
 use crate::numbering::{Definitions, Numbering};
@@ -204,16 +205,17 @@ impl Recorder {
         }
     }
 
-    /// Visits some of malloc's live blocks of a process, with their sizes, as `Blocks::visit_some` does. Without a tree there is only one
+    /// Visits some of malloc's live blocks of a process, with their sizes and stacks, as `Blocks::visit_some` does. Without a tree there is only one
     /// process.
-    pub fn visit_blocks(&self, pid: u32, from: u64, most: usize, mut look: impl FnMut(u64, u64)) -> Option<u64> {
+    pub fn visit_blocks(&self, pid: u32, from: u64, most: usize, mut look: impl FnMut(LiveBlock)) -> Option<u64> {
         let blocks = match &self.tree {
             None => &self.blocks,
             Some(tree) => tree.find(pid).and_then(|number| tree.holdings.blocks_of(number.into()))?,
         };
         blocks.visit_some(from, most, |address, block| {
             if address & CUSTOM == 0 {
-                look(address, self.malloc.size(block.alloc_class));
+                let (size, stack) = (self.malloc.size(block.alloc_class), self.malloc.stack(block.alloc_class));
+                look(LiveBlock { address, size, stack });
             }
         })
     }
@@ -502,7 +504,7 @@ mod tests {
         let timeline = Timeline::new(channel::Clock::Ticks, Instant::now(), mapping.region().header());
         let mut recorder = Recorder::new(Arc::clone(&mapping), timeline, Process::new(0), String::new(), Sink::trace());
         recorder.follow();
-        for pid in 1..=40_000 {
+        for pid in 1..=20_000 {
             let joining = crate::tree::Joining {
                 pid,
                 parent_pid: 0,

@@ -445,8 +445,10 @@ mod tests {
         }
     }
 
+    type Entries = Vec<(u32, String)>;
+
     /// The pids and commands of all entries, and the processes that must be watched.
-    fn found(tree: &mut Tree) -> (Vec<(u32, String)>, Vec<(Number, u32)>) {
+    fn found(tree: &mut Tree) -> (Entries, Vec<(Number, u32)>) {
         let entries = tree.take_new().processes.into_iter().map(|process| (process.pid, process.command.join(" ")));
         (entries.collect(), tree.take_new_pids())
     }

@@ -3,7 +3,7 @@
 //! Receives: what the recorder measured. Returns: a block, and the instants of a block. Must hold: the parts of an instant add up to
 //! its `rss_bytes` and `pss_bytes`; a reader shows kinds of parts that it does not know under their names.
 use crate::wire::{Cursor, put, put_str};
-use crate::{BlockKind, Malformed, RawBlock};
+use crate::{BlockKind, Fragmentation, Malformed, RawBlock};
 
 /// What a part is. In the file each kind is written as its name.
 pub mod part_kind {
@@ -58,6 +58,7 @@ pub struct MemoryInstant {
     pub requested_bytes: u64,
     pub usable_bytes: u64,
     pub parts: Vec<MemoryPart>,
+    pub fragmentation: Fragmentation,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -143,6 +144,7 @@ impl MemoryInstant {
             put(out, part.rss_bytes);
             put(out, part.pss_bytes);
         }
+        self.fragmentation.encode(out);
     }
 
     fn decode(cursor: &mut Cursor<'_>, names: &[String]) -> Result<Self, Malformed> {
@@ -165,6 +167,7 @@ impl MemoryInstant {
             requested_bytes: requested,
             usable_bytes: usable,
             parts,
+            fragmentation: Fragmentation::decode(cursor)?,
         })
     }
 }
@@ -181,6 +184,7 @@ pub fn thin_out(instants: &mut Vec<MemoryInstant>, most: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{PinningSite, SizeFill};
 
     fn instant(time_ns: u64, rss_bytes: u64) -> MemoryInstant {
         let part = |kind: &str, name: &str, bytes: u64| MemoryPart {
@@ -201,6 +205,16 @@ mod tests {
             requested_bytes: 9,
             usable_bytes: 10,
             parts: vec![part(part_kind::FILE, "/lib/x", 11), part(part_kind::FILE, "file", 12)],
+            fragmentation: Fragmentation {
+                trim_bytes: 13,
+                sparse_bytes: 14,
+                sparse_live_bytes: 15,
+                shared_bytes: 16,
+                sites: vec![PinningSite { stack: 17, blocks: 18, bytes: 19, pinned_bytes: 20, held_bytes: 21 }],
+                other_sites: 22,
+                others: PinningSite { stack: 0, blocks: 23, bytes: 24, pinned_bytes: 25, held_bytes: 26 },
+                sizes: vec![SizeFill { up_to_bytes: 27, resident_bytes: 28, live_bytes: 29 }],
+            },
         }
     }
 
@@ -221,8 +235,10 @@ mod tests {
 
     #[test]
     fn a_name_that_is_not_there_is_malformed() {
-        let mut payload = MemoryParts { reason: String::new(), instants: vec![instant(1, 2)] }.to_block().payload;
-        let last_part = payload.len() - 4;
+        let plain = MemoryInstant { fragmentation: Fragmentation::default(), ..instant(1, 2) };
+        let mut payload = MemoryParts { reason: String::new(), instants: vec![plain] }.to_block().payload;
+        // A fragmentation without lists has 12 numbers.
+        let last_part = payload.len() - 12 - 4;
         payload[last_part] = 99;
         assert!(MemoryParts::decode(&payload).is_err());
     }

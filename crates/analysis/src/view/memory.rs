@@ -2,11 +2,16 @@
 mod kinds;
 
 use super::Trace;
+use super::keys::Row;
+use super::summary::blamed_node;
+use crate::definitions::{Definitions, SiteId};
 use crate::engine::Engine;
 use crate::query::Query;
-use format::{MemoryInstant, MemoryPart, MemoryParts};
+use crate::stack_table::StackTable;
+use format::{Fragmentation, MemoryInstant, MemoryPart, MemoryParts, PinningSite};
 use kinds::Kind;
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use std::cmp::Reverse;
 
 #[derive(Serialize)]
@@ -37,6 +42,90 @@ struct Instant<'a> {
     parts_rss_bytes: u64,
     parts_pss_bytes: u64,
     parts: Vec<Part<'a>>,
+    fragmentation: Fragments<'a>,
+}
+
+#[derive(Serialize)]
+struct Fragments<'a> {
+    trim_bytes: u64,
+    sparse_bytes: u64,
+    sparse_live_bytes: u64,
+    shared_bytes: u64,
+    sites: Vec<Site<'a>>,
+    other_sites: u64,
+    others: Others,
+    sizes: Vec<Fill>,
+}
+
+#[derive(Serialize)]
+struct Others {
+    blocks: u64,
+    bytes: u64,
+    pinned_bytes: u64,
+    held_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Fill {
+    up_to_bytes: u64,
+    resident_bytes: u64,
+    live_bytes: u64,
+}
+
+/// A site that pins pages.
+struct Site<'a> {
+    table: &'a StackTable,
+    /// `None` if the part of the file with its stack is lost.
+    site: Option<SiteId>,
+    pinning: &'a PinningSite,
+    gives_back_bytes: u64,
+}
+
+impl Serialize for Site<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let level = self.site.and_then(|site| self.table.level(blamed_node(self.table, site)));
+        Row::of(self.table, level).entries(&mut map)?;
+        map.serialize_entry("stack", &self.site)?;
+        map.serialize_entry("blocks", &self.pinning.blocks)?;
+        map.serialize_entry("bytes", &self.pinning.bytes)?;
+        map.serialize_entry("pinned_bytes", &self.pinning.pinned_bytes)?;
+        map.serialize_entry("held_bytes", &self.pinning.held_bytes)?;
+        map.serialize_entry("gives_back_bytes", &self.gives_back_bytes)?;
+        map.end()
+    }
+}
+
+/// What freeing all blocks of a site and `malloc_trim(0)` would return to the kernel.
+pub const fn gives_back_bytes(fragmentation: &Fragmentation, site: &PinningSite) -> u64 {
+    fragmentation.trim_bytes.saturating_add(site.held_bytes)
+}
+
+impl<'a> Fragments<'a> {
+    fn new(fragmentation: &'a Fragmentation, definitions: &Definitions, table: &'a StackTable) -> Self {
+        let site = |pinning: &'a PinningSite| Site {
+            table,
+            site: definitions.site_of(pinning.stack),
+            pinning,
+            gives_back_bytes: gives_back_bytes(fragmentation, pinning),
+        };
+        let PinningSite { blocks, bytes, pinned_bytes, held_bytes, .. } = fragmentation.others;
+        let fill = |size: &format::SizeFill| Fill {
+            up_to_bytes: size.up_to_bytes,
+            resident_bytes: size.resident_bytes,
+            live_bytes: size.live_bytes,
+        };
+        Fragments {
+            trim_bytes: fragmentation.trim_bytes,
+            sparse_bytes: fragmentation.sparse_bytes,
+            sparse_live_bytes: fragmentation.sparse_live_bytes,
+            shared_bytes: fragmentation.shared_bytes,
+            sites: fragmentation.sites.iter().map(site).collect(),
+            other_sites: fragmentation.other_sites,
+            others: Others { blocks, bytes, pinned_bytes, held_bytes },
+            sizes: fragmentation.sizes.iter().map(fill).collect(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -56,8 +145,8 @@ impl<'a> From<&'a MemoryPart> for Part<'a> {
     }
 }
 
-impl<'a> From<&'a MemoryInstant> for Instant<'a> {
-    fn from(instant: &'a MemoryInstant) -> Self {
+impl<'a> Instant<'a> {
+    fn new(instant: &'a MemoryInstant, definitions: &Definitions, table: &'a StackTable) -> Self {
         Instant {
             time_ns: instant.time_ns,
             rss_bytes: instant.rss_bytes,
@@ -72,6 +161,7 @@ impl<'a> From<&'a MemoryInstant> for Instant<'a> {
             parts_rss_bytes: memory_sums(instant).0,
             parts_pss_bytes: memory_sums(instant).1,
             parts: instant.parts.iter().map(Part::from).collect(),
+            fragmentation: Fragments::new(&instant.fragmentation, definitions, table),
         }
     }
 }
@@ -111,7 +201,8 @@ impl<'a> Memory<'a> {
         let definitions = trace.engine.definitions();
         let within = memory_instants(trace.engine, query);
         let kinds = kinds::kinds(&within);
-        let mut instants: Vec<Instant<'a>> = within.into_iter().map(Instant::from).collect();
+        let mut instants: Vec<Instant<'a>> =
+            within.into_iter().map(|instant| Instant::new(instant, definitions, trace.table)).collect();
         if query.limit > 0 {
             for Instant { parts, .. } in &mut instants {
                 parts.sort_by_key(|part| Reverse(part.rss_bytes));

@@ -28,7 +28,7 @@ pub struct Blamed {
 }
 
 /// The innermost level of a stack in the user's own code, or else its innermost one.
-pub(crate) fn blamed_node(table: &StackTable, site: SiteId) -> NodeId {
+pub fn blamed_node(table: &StackTable, site: SiteId) -> NodeId {
     let stack = table.stack(site);
     stack.blamed.unwrap_or(stack.node)
 }

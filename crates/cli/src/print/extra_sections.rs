@@ -5,8 +5,10 @@ use super::process_section::shortened;
 use super::text::Left;
 use super::units::{blocks, bytes};
 use crate::memory_lines::memory_lines;
-use analysis::view::{Blamed, FunctionDiff, Leak, State, SuppressionRow, by_blamed, label};
-use analysis::{Cost, Profile, Query, StackTable, numbers, to_signed};
+use analysis::view::{
+    Blamed, FunctionDiff, Leak, State, SuppressionRow, blamed_node, by_blamed, gives_back_bytes, label,
+};
+use analysis::{Cost, Definitions, Profile, Query, StackTable, numbers, to_signed};
 use format::{Exit, MemoryInstant, SymbolState};
 use heaptrack_trace::OpenTrace;
 use std::collections::BTreeSet;
@@ -121,6 +123,7 @@ pub fn suppressions(out: &mut impl Write, rows: &[SuppressionRow]) -> io::Result
 pub fn details(
     out: &mut impl Write,
     trace: &OpenTrace,
+    table: &StackTable,
     profile: &Profile,
     left: &Left,
     leaked_blocks: u64,
@@ -152,6 +155,9 @@ pub fn details(
     } else if !definitions.memory.reason.is_empty() {
         writeln!(out, "{}", definitions.memory.reason)?;
     }
+    if let Some(last) = instants(trace, profile).next_back() {
+        pinned_pages(out, last, definitions, table)?;
+    }
     if definitions.waits.are_notable(totals.runtime_ns) {
         let seconds = definitions.waits.waited_ns as f64 / 1e9;
         writeln!(out, "waited for the recorder, sum over the threads: {seconds:.2}s")?;
@@ -161,9 +167,60 @@ pub fn details(
 
 /// Returns the instant with the most resident memory within the profile's range, if the memory was measured then.
 pub fn highest_instant<'a>(trace: &'a OpenTrace, profile: &Profile) -> Option<&'a MemoryInstant> {
+    instants(trace, profile).rev().max_by_key(|instant| instant.rss_bytes)
+}
+
+/// The instants within the profile's range at which the memory was measured.
+pub fn instants<'a>(
+    trace: &'a OpenTrace,
+    profile: &Profile,
+) -> impl DoubleEndedIterator<Item = &'a MemoryInstant> + use<'a> {
     let within = profile.range.from_ns..=profile.range.to_ns;
-    let instants = trace.engine().definitions().memory.instants.iter().rev();
-    instants.filter(|instant| within.contains(&instant.time_ns)).max_by_key(|instant| instant.rss_bytes)
+    trace.engine().definitions().memory.instants.iter().filter(move |instant| within.contains(&instant.time_ns))
+}
+
+/// Pages are worth a line if they have at least this many bytes, and (below) at least this part of RSS.
+const NOTABLE_BYTES: u64 = 1 << 20;
+const NOTABLE_PART: u64 = 20;
+
+/// Returns the number of bytes from which on pages of an instant are worth a line, if those that are mostly free or have no
+/// block are that many.
+pub fn notable(instant: &MemoryInstant) -> Option<u64> {
+    let pages = instant.fragmentation.sparse_bytes.saturating_add(instant.fragmentation.trim_bytes);
+    Some(NOTABLE_BYTES.max(instant.rss_bytes / NOTABLE_PART)).filter(|notable| pages >= *notable)
+}
+
+/// Writes which sites keep pages resident that are mostly free.
+fn pinned_pages(
+    out: &mut impl Write,
+    instant: &MemoryInstant,
+    definitions: &Definitions,
+    table: &StackTable,
+) -> io::Result<()> {
+    let fragmentation = &instant.fragmentation;
+    let Some(notable) = notable(instant) else { return Ok(()) };
+    let size = |number: u64| bytes(to_signed(number));
+    writeln!(
+        out,
+        "mostly free pages at {:.3}s: {} with {} in live blocks; pages without a block that malloc_trim(0) would return: {}",
+        instant.time_ns as f64 / 1e9,
+        size(fragmentation.sparse_bytes),
+        size(fragmentation.sparse_live_bytes),
+        size(fragmentation.trim_bytes)
+    )?;
+    for site in fragmentation.sites.iter().take(2).filter(|site| site.pinned_bytes >= notable) {
+        let level = definitions.site_of(site.stack).and_then(|known| table.level(blamed_node(table, known)));
+        writeln!(
+            out,
+            "- pinned by {}: {} in {}, alone in {} of these pages; freeing them and malloc_trim(0) would return {}",
+            label(table, level),
+            size(site.bytes),
+            blocks(to_signed(site.blocks)),
+            size(site.pinned_bytes),
+            size(gives_back_bytes(fragmentation, site))
+        )?;
+    }
+    Ok(())
 }
 
 /// Writes what is missing in the trace, and why.

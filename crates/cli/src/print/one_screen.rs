@@ -10,7 +10,7 @@ use super::paint::Paint;
 use super::process_section::shortened;
 use crate::status::quoted;
 use analysis::numbers::{bytes, exact, percent, several, time};
-use analysis::view::{AllocatorRow, Blamed, Leak, by_blamed, exit_words, label};
+use analysis::view::{AllocatorRow, Blamed, Leak, blamed_node, by_blamed, exit_words, gives_back_bytes, label};
 use analysis::{CodeClass, Cost, NodeId, ProcessRow, ProcessTree, Query, StackTable, to_signed};
 use format::{MemoryInstant, part_kind};
 use std::cmp::Reverse;
@@ -276,7 +276,28 @@ impl LoadedTrace {
         if let Some(instant) = extra_sections::highest_instant(&self.trace, &self.profile) {
             screen.heading("MEMORY BEYOND THE HEAP");
             screen.sentence(&parts(instant));
+            let last = extra_sections::instants(&self.trace, &self.profile).next_back();
+            last.and_then(|last| self.pinned(last)).iter().for_each(|sentence| screen.sentence(sentence));
         }
+    }
+
+    /// What the allocator could give back, and which place keeps most of its pages.
+    fn pinned(&self, instant: &MemoryInstant) -> Option<String> {
+        let notable = extra_sections::notable(instant)?;
+        let (time, pages) = (time(instant.time_ns), &instant.fragmentation);
+        let size = |number: u64| bytes(to_signed(number));
+        let trim = size(pages.trim_bytes);
+        let Some(site) = pages.sites.first().filter(|site| site.pinned_bytes >= notable) else {
+            return Some(format!("at {time}: malloc_trim(0) would return {trim}"));
+        };
+        let known = self.trace.engine().definitions().site_of(site.stack);
+        let level = known.and_then(|known| self.table.level(blamed_node(&self.table, known)));
+        Some(format!(
+            "at {time}: malloc_trim(0) would return {trim}, and {} after freeing the {} of {}",
+            size(gives_back_bytes(pages, site)),
+            several(site.blocks, "block"),
+            shortened(&label(&self.table, level), 40),
+        ))
     }
 
     fn not_seen(&self, screen: &mut Screen) {

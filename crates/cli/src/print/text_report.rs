@@ -38,7 +38,7 @@ impl LoadedTrace {
         self.ending(query).write(out)?;
         if !self.profile.range.instant {
             let leaked_blocks = self.profile.totals.live_allocations - self.suppressed(&self.profile, query).1;
-            extra_sections::details(out, &self.trace, &self.profile, &left, leaked_blocks)?;
+            extra_sections::details(out, &self.trace, &self.table, &self.profile, &left, leaked_blocks)?;
         }
         extra_sections::missing(out, &self.trace)?;
         if let Some(custom) = &self.custom {

@@ -1,9 +1,10 @@
 //! Which bytes of which pages live blocks cover.
 //!
-//! Receives: the mappings of a process, then its live blocks in any order. Returns: for each page the bytes that blocks cover, and to which
-//! area of the allocator the page belongs. Must hold: memory is 4 bytes for each page of a mapping with blocks; a block outside of all mappings
-//! changes nothing.
+//! Receives: the mappings of a process, then its live blocks in any order. Returns: for each page the bytes that blocks cover, which stack
+//! allocated them, and to which area of the allocator the page belongs. Must hold: memory is 9 bytes for each page of a mapping with blocks; a block
+//! outside of all mappings changes nothing.
 use super::smaps::{ARENA, MappedRange, is_malloc_name};
+use format::IntMap;
 
 pub const PAGE: u64 = channel::PAGE as u64;
 /// A mapping with more pages than this gets no table. Such a mapping reserves addresses, and no allocator that we know uses it for blocks.
@@ -74,11 +75,52 @@ pub struct CoveredRange {
     /// Empty as long as there is no block.
     /// Numbers, because zeroed memory for them is not touched.
     words: Vec<u32>,
+    /// By page: 0, the number of the only stack with blocks in it + 1, or `SEVERAL`.
+    owners: Vec<u32>,
+    /// By page: the size class of the largest block in it.
+    size_classes: Vec<u8>,
+    /// By page: the stack of the chunk after which a header of a free chunk would reach into the page, as in `owners`.
+    headers: IntMap<u64, u32>,
+}
+
+const SEVERAL: u32 = u32::MAX;
+
+/// Whose blocks are in a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageOwner {
+    None,
+    /// Blocks of this stack only.
+    Stack(u32),
+    Several,
+}
+
+impl PageOwner {
+    const fn of(number: u32) -> Self {
+        match number {
+            0 => PageOwner::None,
+            SEVERAL => PageOwner::Several,
+            stack => PageOwner::Stack(stack - 1),
+        }
+    }
+}
+
+/// Adds a stack to the number for a page.
+fn add_owner(number: &mut u32, stack: u32) {
+    let own = stack.saturating_add(1);
+    *number = if *number == 0 || *number == own { own } else { SEVERAL };
 }
 
 impl CoveredRange {
     fn new(range: &MappedRange, areas: Vec<Area>) -> Self {
-        CoveredRange { start: range.start, end: range.end, areas, words: Vec::new() }
+        CoveredRange {
+            start: range.start,
+            end: range.end,
+            areas,
+            words: Vec::new(),
+            owners: Vec::new(),
+            size_classes: Vec::new(),
+            headers: IntMap::default(),
+        }
     }
 
     pub fn has_blocks(&self) -> bool {
@@ -89,9 +131,37 @@ impl CoveredRange {
         PageWord(self.words.get(((address - self.start) / PAGE) as usize).copied().unwrap_or(0))
     }
 
+    /// Returns whose blocks keep the page. A page without blocks is kept by the chunk before it if that ends right before the page, because the
+    /// header of the free chunk that follows is in the page then.
+    pub fn owner(&self, address: u64) -> PageOwner {
+        let owner = self.owners.get(((address - self.start) / PAGE) as usize).copied().unwrap_or(0);
+        let owner = if owner == 0 { self.headers.get(&(address / PAGE)).copied().unwrap_or(0) } else { owner };
+        PageOwner::of(owner)
+    }
+
+    /// Returns n if the largest block in the page has at most 2^n bytes, and more than half of that.
+    pub fn size_class(&self, address: u64) -> u8 {
+        self.size_classes.get(((address - self.start) / PAGE) as usize).copied().unwrap_or(0)
+    }
+
+    /// Takes note that the pages of `[from, to)` have a block of this stack.
+    fn own(&mut self, from: u64, to: u64, stack: u32, size_class: u8) {
+        let first = (from.max(self.start) - self.start) / PAGE;
+        let end = (to.min(self.end) - self.start).div_ceil(PAGE);
+        let pages = first as usize..end as usize;
+        self.owners.get_mut(pages.clone()).into_iter().flatten().for_each(|owner| add_owner(owner, stack));
+        let largest = |known: &mut u8| *known = size_class.max(*known);
+        self.size_classes.get_mut(pages).into_iter().flatten().for_each(largest);
+        let after = to.saturating_add(Chunk::FREE_HEADER - 1) / PAGE;
+        if to < self.end && after != (to - 1) / PAGE {
+            add_owner(self.headers.entry(after).or_default(), stack);
+        }
+    }
+
     fn cover(&mut self, from: u64, to: u64, shift: u32) {
         if self.words.is_empty() {
-            self.words = vec![0; ((self.end - self.start) / PAGE) as usize];
+            let pages = ((self.end - self.start) / PAGE) as usize;
+            (self.words, self.owners, self.size_classes) = (vec![0; pages], vec![0; pages], vec![0; pages]);
         }
         let (mut at, to) = (from.max(self.start), to.min(self.end));
         while at < to {
@@ -148,6 +218,15 @@ pub struct BlockCover {
     pub blocks: u64,
     pub requested_bytes: u64,
     pub usable_bytes: u64,
+    pub by_stack: IntMap<u32, SiteBlocks>,
+}
+
+/// The live blocks of a stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteBlocks {
+    pub blocks: u64,
+    /// As many as were requested.
+    pub bytes: u64,
 }
 
 impl BlockCover {
@@ -165,13 +244,17 @@ impl BlockCover {
         BlockCover { ranges, ..BlockCover::default() }
     }
 
-    /// Adds a live block.
-    pub fn add(&mut self, address: u64, size: u64) {
+    /// Adds a live block that was allocated with this stack.
+    pub fn add(&mut self, address: u64, size: u64, stack: u32) {
         let first = self.ranges.partition_point(|range| range.end <= address);
         let chunk = self.ranges.get(first).map_or(Chunk::plain(address, size), |range| Chunk::of(range, address, size));
         self.blocks += 1;
         self.requested_bytes = self.requested_bytes.saturating_add(size);
         self.usable_bytes = self.usable_bytes.saturating_add(chunk.end - chunk.start);
+        let of_stack = self.by_stack.entry(stack).or_default();
+        of_stack.blocks += 1;
+        of_stack.bytes = of_stack.bytes.saturating_add(size);
+        let size_class = (u64::BITS - size.saturating_sub(1).leading_zeros()) as u8;
         let end = address.saturating_add(size);
         let pieces = [(chunk.start, address, OVERHEAD), (address, end, REQUESTED), (end, chunk.end, OVERHEAD)];
         // A header may lie in the mapping before, if the kernel has divided the chunk.
@@ -181,6 +264,9 @@ impl BlockCover {
                 if from < range.end && to > range.start {
                     range.cover(from, to, shift);
                 }
+            }
+            if range.has_blocks() && chunk.start < range.end && chunk.end > range.start {
+                range.own(chunk.start, chunk.end, stack, size_class);
             }
             if (range.start..range.end).contains(&address) {
                 range.start_block(address);
@@ -201,6 +287,9 @@ impl Chunk {
     const HEADER: u64 = 8;
     const SMALLEST: u64 = 32;
     const UNIT: u64 = 16;
+    /// What `malloc_trim` keeps of a free chunk (`struct malloc_chunk`), counted from the end of the chunk before. Its first word belongs to
+    /// that one.
+    const FREE_HEADER: u64 = 48 - Self::HEADER;
 
     const fn plain(address: u64, size: u64) -> Self {
         Chunk { start: address, end: address.saturating_add(size) }
@@ -264,11 +353,11 @@ mod tests {
     fn blocks_and_headers_land_in_their_pages() {
         let mut cover = BlockCover::new(&[mapping(0x10000, 0x14000, "[heap]")], by_place);
         // 24 bytes fit into the smallest chunk, 25 do not.
-        cover.add(0x10010, 24);
-        cover.add(0x10030, 25);
+        cover.add(0x10010, 24, 1);
+        cover.add(0x10030, 25, 1);
         // Its header is in the page before.
-        cover.add(0x12000, 0x1000 - 8);
-        cover.add(0x99999000, 5);
+        cover.add(0x12000, 0x1000 - 8, 1);
+        cover.add(0x99999000, 5, 1);
         let heap = &cover.ranges[0];
         let word = |page: u64| (heap.word(page).requested(), heap.word(page).overhead(), heap.word(page).starts());
         assert_eq!(word(0x10000), (49, 8 + 23, 2));
@@ -284,7 +373,7 @@ mod tests {
     fn a_block_may_reach_over_several_mappings() {
         let mappings = [mapping(0x10000, 0x12000, ""), mapping(0x12000, 0x13000, ""), mapping(0x13000, 0x15000, "")];
         let mut cover = BlockCover::new(&mappings, by_place);
-        cover.add(0x10010, 0x4000);
+        cover.add(0x10010, 0x4000, 1);
         let words = |range: usize, page| {
             (cover.ranges[range].word(page).requested(), cover.ranges[range].word(page).overhead())
         };
@@ -325,7 +414,7 @@ mod tests {
     fn a_hostile_block_changes_no_more_than_its_mapping() {
         let mut cover = BlockCover::new(&[mapping(0x10000, 0x12000, ""), mapping(0x20000, 0x21000, "")], by_place);
         for (address, size) in [(0x11fff, u64::MAX), (u64::MAX, u64::MAX), (0, 3), (0x10010, u64::MAX - 3)] {
-            cover.add(address, size);
+            cover.add(address, size, 1);
         }
         assert_eq!(cover.ranges[0].word(0x11000).requested(), PAGE);
         assert_eq!(cover.blocks, 4);

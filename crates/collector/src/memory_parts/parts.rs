@@ -4,6 +4,7 @@
 //! proportional size of all mappings. Must hold: no part is what is left over. If pages and mappings were not read at the same
 //! instant, the difference is `unattributed`.
 use super::block_cover::{Area, BlockCover, CoveredRange, PAGE, Place};
+use super::fragmentation::PinnedPages;
 use super::resident_pages::{PageMap, Residence};
 use super::smaps::MappedRange;
 use format::{MemoryPart, part_kind};
@@ -73,8 +74,14 @@ impl Sums {
     }
 }
 
-/// `pages`: `None` if the resident pages cannot be read.
-pub fn divide(mappings: &[MappedRange], cover: &BlockCover, pages: Option<&PageMap>, known: &Known) -> Vec<MemoryPart> {
+/// `pages`: `None` if the resident pages cannot be read. `pinned` gets all resident pages of the allocator.
+pub fn divide(
+    mappings: &[MappedRange],
+    cover: &BlockCover,
+    pages: Option<&PageMap>,
+    known: &Known,
+    pinned: &mut PinnedPages,
+) -> Vec<MemoryPart> {
     let mut sums = Sums::default();
     let mut covered = cover.ranges.iter().peekable();
     for mapping in mappings {
@@ -86,7 +93,7 @@ pub fn divide(mappings: &[MappedRange], cover: &BlockCover, pages: Option<&PageM
         let with_blocks = covered.next_if(|range| range.start == mapping.start);
         let with_blocks = with_blocks.filter(|range| range.has_blocks() || range.areas.iter().any(is_allocators));
         match with_blocks {
-            Some(range) if !is_ours => divide_pages(mapping, range, pages, known, &mut sums),
+            Some(range) if !is_ours => divide_pages(mapping, range, pages, known, &mut sums, pinned),
             _ => {
                 let (kind, name) = if is_ours { (part_kind::RECORDER, "heaptrack") } else { whole(mapping, known) };
                 sums.add(kind, name, mapping.rss_bytes, mapping.pss_bytes);
@@ -181,8 +188,15 @@ impl Ratio {
     }
 }
 
-fn divide_pages(mapping: &MappedRange, range: &CoveredRange, pages: Option<&PageMap>, known: &Known, sums: &mut Sums) {
-    let Some(fills) = fills(mapping, range, pages, known) else {
+fn divide_pages(
+    mapping: &MappedRange,
+    range: &CoveredRange,
+    pages: Option<&PageMap>,
+    known: &Known,
+    sums: &mut Sums,
+    pinned: &mut PinnedPages,
+) {
+    let Some(fills) = fills(mapping, range, pages, known, pinned) else {
         sums.add(part_kind::UNATTRIBUTED, "pages that cannot be read", mapping.rss_bytes, mapping.pss_bytes);
         return;
     };
@@ -252,6 +266,7 @@ fn fills(
     range: &CoveredRange,
     pages: Option<&PageMap>,
     known: &Known,
+    pinned: &mut PinnedPages,
 ) -> Option<Vec<(Fill, Fill)>> {
     let mut fills = vec![(Fill::default(), Fill::default()); range.areas.len()];
     let (mut area, mut older) = (0, known.older.partition_point(|older| older.end <= mapping.start));
@@ -274,6 +289,13 @@ fn fills(
         fill.overhead += word.overhead();
         let is_older = known.older.get(older).is_some_and(|older| older.contains(&address));
         *(if is_older { &mut fill.older } else { &mut fill.free }) += gap;
+        // Which blocks are in an older page is not known. A page of zeros in a large block does not count as resident.
+        if let Some(area) = range.areas.get(area)
+            && !is_older
+            && (residence == Residence::Resident || area.place != Place::Other || area.is_divided)
+        {
+            pinned.add(area, range, address);
+        }
     };
     if mapping.rss_bytes == mapping.size() {
         (mapping.start..mapping.end).step_by(PAGE as usize).for_each(|address| add(address, Residence::Resident));

@@ -1,0 +1,184 @@
+//! Which resident pages of the allocator are mostly free, and which stacks allocated the blocks that keep them resident.
+//!
+//! Receives: the resident pages of the allocator, in the order of their addresses, with the live blocks in them. Returns: what
+//! `malloc_trim(0)` would return to the kernel now, and what it would return once the blocks of a stack were freed. Must hold: the result has at most
+//! `MOST_SITES` sites and one row for each power of two.
+//!
+//! `malloc_trim` of glibc returns whole pages inside free chunks. The header of a free chunk stays, and so does the top of an arena
+//! besides the main heap ([decision 80](../../../../docs/decisions/0080-pages-that-blocks-pin.md)).
+use super::block_cover::{Area, CoveredRange, PAGE, PageOwner, Place, SiteBlocks};
+use format::{Fragmentation, IntMap, PinningSite, SizeFill};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// The most sites of an instant. All others are added up.
+const MOST_SITES: usize = 16;
+
+/// The sums over all pages so far.
+#[derive(Debug, Default)]
+pub struct PinnedPages {
+    sums: Fragmentation,
+    /// By stack: pinned and held bytes.
+    by_stack: IntMap<u32, (u64, u64)>,
+    /// By the power of two: resident and live bytes.
+    by_size: BTreeMap<u8, (u64, u64)>,
+    /// Resident pages without a block since the last page with one, in the area that begins here.
+    unpinned_bytes: u64,
+    area: Option<Area>,
+}
+
+impl PinnedPages {
+    /// Adds a resident page. Pages must come in the order of their addresses.
+    pub fn add(&mut self, area: &Area, range: &CoveredRange, address: u64) {
+        if self.area.is_none_or(|before| before.start != area.start) {
+            self.end_area();
+            self.area = Some(*area);
+        }
+        let word = range.word(address);
+        let live = word.requested() + word.overhead();
+        let is_sparse = live * 2 <= PAGE;
+        let is_glibcs = matches!(area.place, Place::MainHeap | Place::Arena);
+        let owner = range.owner(address);
+        if live > 0 {
+            let (resident, filled) = self.by_size.entry(range.size_class(address)).or_default();
+            *resident += PAGE;
+            *filled += live;
+        }
+        // The first page has memory of the allocator itself.
+        if (is_glibcs && address == area.start) || (!is_glibcs && live == 0) {
+            return;
+        }
+        if owner == PageOwner::None {
+            self.unpinned_bytes += PAGE;
+            return;
+        }
+        // Only the top of the main heap is returned, and this is not the top.
+        self.sums.trim_bytes += std::mem::take(&mut self.unpinned_bytes);
+        // A large block fills its pages. It has a mapping of its own, which ends with it.
+        let is_own_mapping = !is_glibcs && !area.is_divided;
+        let is_sparse = is_sparse && !is_own_mapping;
+        if is_sparse {
+            self.sums.sparse_bytes += PAGE;
+            self.sums.sparse_live_bytes += live;
+        }
+        match owner {
+            PageOwner::Stack(stack) => {
+                let (pinned, held) = self.by_stack.entry(stack).or_default();
+                *pinned += if is_sparse { PAGE } else { 0 };
+                *held += if is_glibcs || is_own_mapping { PAGE } else { 0 };
+            }
+            _ if is_sparse => self.sums.shared_bytes += PAGE,
+            _ => (),
+        }
+    }
+
+    fn end_area(&mut self) {
+        let bytes = std::mem::take(&mut self.unpinned_bytes);
+        if self.area.is_some_and(|area| area.place == Place::MainHeap) {
+            self.sums.trim_bytes += bytes;
+        }
+    }
+
+    /// `blocks`: all live blocks by stack.
+    pub fn finish(mut self, blocks: &IntMap<u32, SiteBlocks>) -> Fragmentation {
+        self.end_area();
+        let mut sites: Vec<PinningSite> = Vec::with_capacity(blocks.len());
+        for (stack, of_stack) in blocks {
+            let (pinned_bytes, held_bytes) = self.by_stack.get(stack).copied().unwrap_or_default();
+            let SiteBlocks { blocks, bytes } = *of_stack;
+            sites.push(PinningSite { stack: *stack, blocks, bytes, pinned_bytes, held_bytes });
+        }
+        sites.sort_unstable_by_key(|site| (Reverse(site.pinned_bytes), Reverse(site.held_bytes), site.stack));
+        let pinning = sites.iter().take(MOST_SITES).take_while(|site| site.pinned_bytes > 0).count();
+        let others = sites.split_off(pinning);
+        self.sums.other_sites = others.len() as u64;
+        for site in others {
+            let sum = &mut self.sums.others;
+            sum.blocks += site.blocks;
+            sum.bytes = sum.bytes.saturating_add(site.bytes);
+            sum.pinned_bytes += site.pinned_bytes;
+            sum.held_bytes += site.held_bytes;
+        }
+        self.sums.sites = sites;
+        let fill = |(power, (resident_bytes, live_bytes)): (u8, (u64, u64))| SizeFill {
+            up_to_bytes: 1u64.checked_shl(power.into()).unwrap_or(u64::MAX),
+            resident_bytes,
+            live_bytes,
+        };
+        self.sums.sizes = self.by_size.into_iter().map(fill).collect();
+        self.sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block_cover::BlockCover;
+    use super::super::smaps::{ARENA, MappedRange};
+    use super::*;
+
+    /// Adds all pages of a mapping that is wholly resident.
+    fn fragmentation(name: &str, start: u64, pages: u64, blocks: &[(u64, u64, u32)]) -> Fragmentation {
+        let mapping = MappedRange {
+            start,
+            end: start + pages * PAGE,
+            is_readable: true,
+            is_writable: true,
+            name: name.into(),
+            rss_bytes: pages * PAGE,
+            ..MappedRange::default()
+        };
+        let mut cover = BlockCover::new(&[mapping], |_, _| true);
+        blocks.iter().for_each(|(address, size, stack)| cover.add(start + *address, *size, *stack));
+        let mut pinned = PinnedPages::default();
+        let range = &cover.ranges[0];
+        for page in 0..pages {
+            pinned.add(&range.areas[0], range, start + page * PAGE);
+        }
+        pinned.finish(&cover.by_stack)
+    }
+
+    /// Pages 0 to 9. Stack 7 has a small block in page 2 and one in page 4, stack 8 fills page 5 and has a block in page 7, beside one of 7.
+    const BLOCKS: [(u64, u64, u32); 5] = [
+        (2 * PAGE + 0x10, 24, 7),
+        (4 * PAGE + 0x10, 40, 7),
+        (5 * PAGE + 0x10, 4000, 8),
+        (7 * PAGE + 0x10, 24, 8),
+        (7 * PAGE + 0x30, 24, 7),
+    ];
+
+    #[test]
+    fn pages_belong_to_the_only_stack_that_has_blocks_in_them() {
+        let found = fragmentation("[heap]", 0x10_0000, 10, &BLOCKS);
+        // Pages 1, 3, 6, and the top: 8 and 9. The first page is the allocator's.
+        assert_eq!(found.trim_bytes, 5 * PAGE);
+        assert_eq!((found.sparse_bytes, found.sparse_live_bytes), (3 * PAGE, 32 + 48 + 64));
+        assert_eq!(found.shared_bytes, PAGE);
+        let seven = PinningSite { stack: 7, blocks: 3, bytes: 88, pinned_bytes: 2 * PAGE, held_bytes: 2 * PAGE };
+        assert_eq!(found.sites, [seven]);
+        let eight = PinningSite { stack: 0, blocks: 2, bytes: 4024, pinned_bytes: 0, held_bytes: PAGE };
+        assert_eq!((found.other_sites, found.others), (1, eight));
+        let sizes: Vec<_> =
+            found.sizes.iter().map(|size| (size.up_to_bytes, size.resident_bytes, size.live_bytes)).collect();
+        assert_eq!(sizes, [(32, 2 * PAGE, 32 + 64), (64, PAGE, 48), (4096, PAGE, 4016)]);
+        // The top of another arena stays.
+        assert_eq!(fragmentation("", 4 * ARENA, 10, &BLOCKS).trim_bytes, 3 * PAGE);
+    }
+
+    #[test]
+    fn the_header_of_a_free_chunk_keeps_its_page() {
+        // The chunk ends 32 bytes before page 2, then 48 bytes before.
+        let end_at = |end: u64| fragmentation("[heap]", 0x10_0000, 4, &[(PAGE + 0x10, end - PAGE - 0x10, 7)]);
+        let (near, far) = (end_at(2 * PAGE - 24), end_at(2 * PAGE - 40));
+        assert_eq!((near.trim_bytes, near.sites[0].held_bytes), (PAGE, 2 * PAGE));
+        assert_eq!((far.trim_bytes, far.others.held_bytes), (2 * PAGE, PAGE));
+    }
+
+    #[test]
+    fn there_are_at_most_sixteen_sites() {
+        let blocks: Vec<_> = (0..40).map(|n| (n * PAGE + 0x1010, 24, n as u32)).collect();
+        let found = fragmentation("[heap]", 0x10_0000, 50, &blocks);
+        assert_eq!((found.sites.len(), found.other_sites), (MOST_SITES, 24));
+        assert_eq!(found.others.pinned_bytes, 24 * PAGE);
+        assert_eq!(found.sites[0].stack, 0);
+    }
+}
