@@ -339,7 +339,11 @@ fn the_site_that_pins_pages_is_named_and_what_freeing_it_returns_is_predicted() 
     assert_eq!(trim, measured.fragmentation.trim_bytes);
     // 100 chunks of 5008 bytes fill their pages, and are not mentioned.
     assert_eq!(pinning_site(&trace, &measured, "other").1, Value::Null);
-    let text = view::text(&trace, &["--to", &format!("{}ns", measured.time_ns)]);
+    let until = format!("{}ns", measured.time_ns);
+    let screen = view::text(&trace, &["--to", &until]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let named = format!(" after freeing the {} blocks of session", count / 100);
+    assert!(screen.replace(',', "").contains(&named), "{screen}");
+    let text = view::text(&trace, &["--full", "--to", &until]);
     let line = text.lines().find(|line| line.starts_with("- pinned by session: "));
     let line = line.expect("the line about the site");
     assert!(line.contains(&format!(" in {} blocks, alone in ", count / 100)), "{line}");
@@ -350,7 +354,8 @@ fn the_site_that_pins_pages_is_named_and_what_freeing_it_returns_is_predicted() 
 #[test]
 fn a_program_without_free_pages_has_no_pinned_pages() {
     let recorded = Program::new("sleep").arg("0.6").recorded();
-    assert!(!view::text(&recorded.trace, &[]).contains("mostly free pages"));
+    assert!(!view::text(&recorded.trace, &["--full"]).contains("mostly free pages"));
+    assert!(!view::text(&recorded.trace, &[]).contains("malloc_trim"));
 }
 
 #[test]
@@ -361,7 +366,7 @@ fn heaptrace_and_the_text_report_show_the_parts() {
     assert!(labels[0].starts_with("resident memory at "), "{labels:?}");
     assert_eq!(labels[1..], ["- live blocks", "- other memory", "- heaptrack's own", "- beside it"]);
     let recorded = Program::new("sleep").arg("0.6").recorded();
-    let text = view::text(&recorded.trace, &[]);
+    let text = view::text(&recorded.trace, &["--full"]);
     let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("resident memory at ")).collect();
     assert!(
         lines[1].starts_with("- live blocks: ") && lines[1].contains(" requested; added by the allocator: "),
