@@ -10,9 +10,9 @@
 //! ```
 //! The blocks of 5000, 30, 60 and 300 bytes come from jemalloc, the others from malloc. The program also reports one block of a custom allocator at 0 s.
 use format::{
-    AllocClassEncoder, Allocators, CodeLocation, Domain, EventEncoder, Exit, FileWriter, Frame, Module, Process,
-    ProcessStart, Processes, RawBlock, Session, StackEncoder, Summary, Suppressions, SymbolState, SymbolsBuilder,
-    Thread, Totals,
+    AllocClassEncoder, Allocators, CodeLocation, Domain, EventEncoder, Exit, FileWriter, Frame, MemoryInstant,
+    MemoryPart, MemoryParts, Module, Process, ProcessStart, Processes, RawBlock, Session, StackEncoder, Summary,
+    Suppressions, SymbolState, SymbolsBuilder, Thread, Totals, part_kind,
 };
 use std::path::{Path, PathBuf};
 
@@ -145,12 +145,27 @@ pub fn blocks(extra: usize) -> Vec<RawBlock> {
         alloc_classes.take(),
         allocators.to_block(),
         events.take(),
+        memory().to_block(),
         custom_alloc_classes.take().of(Domain::Custom),
         custom_events.take().of(Domain::Custom),
         names(),
         summary.to_block(),
         summary.to_block().of(Domain::Custom),
     ]
+}
+
+/// At 2 s, 8192 bytes are resident: 290 in live blocks.
+fn memory() -> MemoryParts {
+    let part = |kind: &str, rss_bytes| MemoryPart {
+        kind: kind.into(),
+        rss_bytes,
+        pss_bytes: rss_bytes,
+        ..MemoryPart::default()
+    };
+    let parts = vec![part(part_kind::BLOCKS, 290), part(part_kind::FILE, 7902)];
+    let instant =
+        MemoryInstant { time_ns: 2 * SECOND, rss_bytes: 8192, pss_bytes: 8192, parts, ..MemoryInstant::default() };
+    MemoryParts { instants: vec![instant], ..MemoryParts::default() }
 }
 
 /// The files of one test, which are removed at its end.
