@@ -49,7 +49,8 @@ fn differences_are_found_although_the_program_moved() {
 fn stacks_that_differ_in_an_inlined_function_stay_apart() {
     let run = |left: &str, right: &str| Program::target("inlined_callers").arg(left).arg(right).recorded();
     let (before, after) = (run("10", "10"), run("10", "5"));
-    let said = Command::new(heaptrack()).args(["diff", "--full"]).arg(&before.trace).arg(&after.trace).output().unwrap();
+    let said =
+        Command::new(heaptrack()).args(["diff", "--full"]).arg(&before.trace).arg(&after.trace).output().unwrap();
     let said = String::from_utf8_lossy(&said.stdout);
     let calls = said.split("MOST CALLS TO ALLOCATION FUNCTIONS\n").nth(1).unwrap();
     let calls = calls.split("\n\n").next().unwrap();

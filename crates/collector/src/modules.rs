@@ -65,7 +65,8 @@ impl Modules {
         // A relative path such as `./libx.so` is useless to a reader of the trace. A launched target resolves it
         // itself. A target that was attached to and a forked child learn of the module too late to do so.
         if path.contains('/') && !path.starts_with('/') {
-            path = process.mapped_file(start).unwrap_or(path);
+            let main = || Some(self.main_program(image, process)).filter(|main| is_same_file(main, &path));
+            path = process.mapped_file(start).or_else(main).unwrap_or(path);
         }
         if path.contains("/./") {
             path = Path::new(&path).components().collect::<PathBuf>().to_string_lossy().into_owned();
@@ -95,9 +96,43 @@ impl Modules {
     }
 }
 
+/// Returns true if `main` is an absolute path of a file that has the name of the file at `relative`. musl names the main
+/// program as the user typed it, and a short program is gone before its mappings can be read.
+fn is_same_file(main: &str, relative: &str) -> bool {
+    main.starts_with('/') && Path::new(main).file_name() == Path::new(relative).file_name()
+}
+
 /// Returns a text of the names area, or `None` if the target's numbers point outside of it.
 pub fn text(region: &Region, at: u32, length: u32) -> Option<String> {
     let end = (at as usize).checked_add(length as usize)?;
     let bytes: Vec<u8> = region.names().get(at as usize..end)?.iter().map(|b| b.load(Ordering::Relaxed)).collect();
     Some(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+    use crate::mapping::Mapping;
+    use crate::mapping::tests::tight;
+    use std::time::Instant;
+
+    /// A program that has ended cannot be asked for its mappings.
+    #[test]
+    fn the_main_program_has_its_whole_path_after_its_end() {
+        let mapping = Mapping::create(&tight()).unwrap();
+        let region = mapping.region();
+        let timeline = Timeline::new(channel::Clock::Ticks, Instant::now(), region.header());
+        let name = b"./counting./other";
+        name.iter().zip(region.names()).for_each(|(byte, place)| place.store(*byte, Ordering::Relaxed));
+        for (index, (at, length)) in [(0, 10), (10, 7)].into_iter().enumerate() {
+            region.modules()[index].name_at.store(at, Ordering::Relaxed);
+            region.modules()[index].name_len.store(length, Ordering::Relaxed);
+        }
+        region.header().module_count.store(2, Ordering::Release);
+        let mut modules = Modules::new("/app/counting".into());
+        let paths: Vec<&str> =
+            modules.loaded(&region, &timeline, &Process::new(0)).iter().map(|module| module.path.as_str()).collect();
+        assert_eq!(paths, ["/app/counting", "./other"]);
+    }
 }
