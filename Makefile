@@ -92,7 +92,7 @@ SUITES := $(filter-out checks,$(basename $(notdir $(wildcard tests/tests/*.rs)))
 # Suites that measure milliseconds or start thousands of threads. They run after all others, by themselves.
 ALONE := attach_cycles crowds
 # Suites that take about half of the time. They are one of the two groups, all others are the other one.
-LONG := kde page programs symbols
+LONG := docs exports imports kde page programs symbols
 END_TO_END = HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --no-fail-fast
 suites = $(addprefix --test ,$(1)) -- --test-threads=2
 
