@@ -414,18 +414,6 @@ pub const ANIMALS: &[Animal] = &[
         ..RUST
     },
     Animal {
-        name: "rust_jemalloc",
-        about: "All blocks come from jemalloc, which is linked into the program",
-        command: &["{cargo}/release/jemalloc"],
-        ..RUST
-    },
-    Animal {
-        name: "rust_mimalloc",
-        about: "All blocks come from mimalloc, which is linked into the program",
-        command: &["{cargo}/release/mimalloc"],
-        ..RUST
-    },
-    Animal {
         name: "qemu_user",
         about: "An emulator that runs a program for ARM",
         build: &["aarch64-linux-gnu-gcc -static -O1 {here}/main.c -o program"],
