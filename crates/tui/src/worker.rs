@@ -84,7 +84,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts the thread. `send` passes its replies on, and returns false when nobody reads them any more.
+    /// Starts the thread. `send` passes its replies on, and returns false when the screen has ended.
     pub(crate) fn start(settings: Settings, send: impl Fn(Reply) -> bool + Send + 'static) -> std::io::Result<Worker> {
         let shared = Arc::new(Shared::default());
         let own = Arc::clone(&shared);

@@ -96,7 +96,7 @@ impl<'a> Events<'a> {
     }
 }
 
-/// Who a track is about.
+/// The process that a track shows.
 pub(super) struct Label {
     pub(super) name: String,
     /// The profiler shows all tracks with the same text as one process, so it has a suffix if a number was used again.
