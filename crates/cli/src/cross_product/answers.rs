@@ -64,6 +64,21 @@ fn a_range_that_ends_early_leaks_nothing() {
     assert_eq!(answer(&files, "--json --to 1h"), answer(&files, "--json"), "no later than the end");
 }
 
+/// The trace has every section that the screen can have, except for what was not seen.
+#[test]
+fn every_section_fits_on_one_screen() {
+    let files = Files::new("screen");
+    for line in ["", "--from 500ms", "--at 2s", "--no-suppressions"] {
+        let said = text(&files, line);
+        assert!(said.lines().count() <= 45 && said.contains("\nNext:       heaptrack analyze "), "{line}: {said}");
+        for heading in ["PROCESSES: 2", "ALLOCATORS", "REPORTED BY THE PROGRAM ITSELF, NOT COUNTED ABOVE"] {
+            assert!(said.contains(&format!("\n{heading}\n")), "{line}: {heading} is missing: {said}");
+        }
+    }
+    let memory = "\nMEMORY BEYOND THE HEAP\n  8.19 kB resident at 2.000 s: files 7.90 kB, live blocks 290 B\n";
+    assert!(text(&files, "").contains(memory), "{}", text(&files, ""));
+}
+
 #[test]
 fn two_moments_are_compared_in_text() {
     let files = Files::new("moments");

@@ -19,9 +19,10 @@ use std::io::Write;
 /// The most lines, and the most columns of a line.
 pub const LINES: usize = 45;
 pub const COLUMNS: usize = 100;
-/// What is tried, from the fullest to the shortest, until everything fits.
+/// What is tried, from the fullest to the shortest, until everything fits. With every section there is, the shortest has 41
+/// lines.
 const SIZES: [Size; 5] =
-    [Size::new(5, 3, 3), Size::new(5, 2, 2), Size::new(4, 2, 1), Size::new(3, 1, 1), Size::new(1, 1, 1)];
+    [Size::new(5, 3, 3, 2), Size::new(5, 2, 2, 2), Size::new(4, 2, 1, 2), Size::new(3, 1, 1, 2), Size::new(1, 1, 1, 1)];
 /// The callers that stand below an owner: with the owner itself, three frames.
 const CALLERS: usize = 2;
 /// The parts of the resident memory that fit into two lines.
@@ -34,11 +35,13 @@ struct Size {
     rows: usize,
     /// Sentences about what was not seen.
     notes: usize,
+    /// The most lines of a sentence.
+    sentence: usize,
 }
 
 impl Size {
-    const fn new(owners: usize, rows: usize, notes: usize) -> Self {
-        Size { owners, rows, notes }
+    const fn new(owners: usize, rows: usize, notes: usize, sentence: usize) -> Self {
+        Size { owners, rows, notes, sentence }
     }
 }
 
@@ -82,11 +85,11 @@ impl Screen {
         self.lines.push(format!("{:20}{}", "", self.paint.faint(&shortened(text, COLUMNS - 20))));
     }
 
-    /// A sentence, in at most two lines.
+    /// A sentence, in as many lines as the size allows.
     fn sentence(&mut self, text: &str) {
         let mut lines = wrapped(text, COLUMNS - 2);
-        if lines.len() > 2 {
-            let rest = lines.split_off(1).join(" ");
+        if lines.len() > self.size.sentence {
+            let rest = lines.split_off(self.size.sentence - 1).join(" ");
             lines.push(shortened(&rest, COLUMNS - 2));
         }
         self.lines.extend(lines.into_iter().map(|line| format!("  {line}")));
@@ -107,7 +110,13 @@ impl LoadedTrace {
             self.fill(&mut screen, options, query, &facts);
             screen.lines
         };
-        let lines = SIZES.into_iter().map(screen).find(|lines| lines.len() <= LINES).unwrap_or_default();
+        let mut lines = Vec::new();
+        for size in SIZES {
+            lines = screen(size);
+            if lines.len() <= LINES {
+                break;
+            }
+        }
         Ok(lines.iter().try_for_each(|line| writeln!(out, "{line}"))?)
     }
 
