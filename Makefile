@@ -8,6 +8,8 @@
 #   make fuzz     one fuzzer: NAME=ring (trace, kde, profile, symbols, cfi, http, agent, command_line), for SECONDS=60
 #   make bench    timings against KDE's heaptrack, into docs/overhead.md and docs/how-cost-grows.md
 #   make compatibility  visits the whole zoo (tests/zoo) and writes docs/compatibility.md
+#   make dataset  the program for datasets: target/release/heaptrack-dataset (docs/fleet.md)
+#   make viewer   the page with its own engine, for any browser: target/viewer/heaptrack-viewer.html (docs/viewer.md)
 #   make install  PREFIX=/usr/local DESTDIR=
 #   make dist     the files of a release, in target/dist (packaging/README.md)
 
@@ -25,10 +27,13 @@ STATIC := target/$(HOST)/release/heaptrack
 # The binary must be smaller than this. Decision 91 says what is in it.
 MOST_BYTES := 16000000
 DEMO := target/demo
+# Installed if it was built.
+VIEWER := target/viewer/heaptrack-viewer.html
+DATASET := target/release/heaptrack-dataset
 
-.PHONY: all static setup setup-soak demo check test checks lint doc unit models soak bench compatibility install install-files dist clean
+.PHONY: all static viewer dataset setup setup-soak demo check test checks lint doc unit models soak bench compatibility install install-files dist clean
 .PHONY: end-to-end end-to-end-long end-to-end-short end-to-end-alone
-.PHONY: soak-unit soak-fuzz soak-address soak-thread soak-checks soak-alone soak-short soak-long soak-allocators soak-mcp soak-dist fuzz fuzz-build
+.PHONY: soak-unit soak-fuzz soak-address soak-thread soak-checks soak-alone soak-short soak-long soak-allocators soak-mcp soak-memory soak-viewer soak-fleet soak-dist fuzz fuzz-build
 
 all: static
 
@@ -37,6 +42,16 @@ static:
 	@test $$(stat -c %s $(STATIC)) -lt $(MOST_BYTES) || { echo "the binary has $(MOST_BYTES) bytes or more (decision 91)" >&2; exit 1; }
 	@mkdir -p target/release
 	@cmp -s $(STATIC) $(BINARY) || { cp $(STATIC) $(BINARY).new && mv $(BINARY).new $(BINARY); }
+
+# Needs a standard library for WebAssembly, which nothing else does (crates/viewer/build.sh).
+viewer:
+	CARGO="$(CARGO)" crates/viewer/build.sh
+
+# A binary of its own, because Parquet would make the main one larger than it may be (decision 105).
+dataset:
+	PACKAGE=heaptrack-dataset CARGO="$(CARGO)" packaging/build.sh
+	@mkdir -p target/release
+	cp target/$(HOST)/release/heaptrack-dataset $(DATASET).new && mv $(DATASET).new $(DATASET)
 
 setup:
 	@tests/setup.sh
@@ -88,7 +103,7 @@ models:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --profile models -p channel --test models --target-dir target/loom
 
 # Tests wait more than they work: two groups of suites run beside each other, two tests of each at a time.
-SUITES := $(filter-out checks,$(basename $(notdir $(wildcard tests/tests/*.rs))))
+SUITES := $(filter-out checks viewer_wasm memory_programs,$(basename $(notdir $(wildcard tests/tests/*.rs))))
 # Suites that measure milliseconds or start thousands of threads. They run after all others, by themselves.
 ALONE := attach_cycles crowds
 # Suites that take about half of the time. They are one of the two groups, all others are the other one.
@@ -96,7 +111,9 @@ LONG := docs exports imports kde page programs symbols
 END_TO_END = HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --no-fail-fast
 suites = $(addprefix --test ,$(1)) -- --test-threads=2
 
+# The suite `fleet` uses the debug binary of heaptrack-dataset. After `make unit`, the first line builds nothing.
 end-to-end: static
+	$(CARGO) test --quiet --workspace --exclude heaptrack-tests --no-run
 	$(END_TO_END) --no-run
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going end-to-end-long end-to-end-short
 	@$(MAKE) --no-print-directory end-to-end-alone
@@ -112,7 +129,7 @@ end-to-end-alone:
 
 # HEAPTRACK_SOAK=1: tests make all their repetitions (tests/src/scale.rs). Each part takes less than an hour and can be
 # made by itself.
-SOAK := unit address thread checks fuzz alone short long allocators mcp dist
+SOAK := unit address thread checks fuzz alone short long allocators mcp memory viewer fleet production dist
 soak: setup-soak static
 	@for part in $(SOAK); do $(MAKE) --no-print-directory soak-$$part || exit; done
 
@@ -123,13 +140,36 @@ soak-unit:
 soak-alone soak-short soak-long: soak-%:
 	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory end-to-end-$*
 
-# One Rust program with five allocators, polars, pyarrow and duckdb, rustc and cargo (tests/allocators/run.py). Needs a network.
+# One Rust program with five allocators, mimalloc 3, polars, pyarrow and duckdb, rustc and cargo (tests/allocators/run.py). Needs a network.
 soak-allocators:
 	tests/allocators/run.py target/release/heaptrack target/allocators
 
 # Six real programs with a leak and a churn patched into them (tests/mcp), found by a script that asks `heaptrack mcp`.
 soak-mcp:
 	HEAPTRACK_SOAK=1 HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --test mcp -- --test-threads=2
+
+# Ten minutes as in production (tests/push/soak.py), OOM kills in a cgroup of version 2 (a small machine in qemu), and the manifests against the schemas
+# of Kubernetes. OOM kills in a cgroup of this machine are in tests/tests/oom.rs. Needs a network.
+soak-production:
+	tests/cgroup2/run.sh $(BINARY) target/cgroup2
+	tests/push/soak.py $(BINARY) target/soak-production
+	tests/push/manifests.sh target/kubernetes-validate
+
+# The parts of the resident memory of nine real programs, launched and attached, at 20 instants each, the looks at a process with 20,000
+# mappings, and redis, which gives back what was predicted. The Rust server needs a network when it is built for the first time.
+soak-memory:
+	HEAPTRACK_SOAK=1 $(END_TO_END) $(call suites,memory_programs)
+
+# The engine in WebAssembly: a thousand answers in node, and the viewer and reports in Chromium and Firefox, also in a system with nothing else. Building it takes 90 s of one core, so `make test` tests the same
+# code natively (tests/tests/viewer.rs).
+soak-viewer: viewer
+	$(END_TO_END) $(call suites,viewer_wasm)
+
+# 2,000 traces of 22 programs, PySpark with two workers, chDB and DuckDB; ten million rows; how often `dataset diff` is wrong; killed
+# writers. Needs a network and Java; tests/fleet/soak.sh says what it does.
+soak-fleet: static dataset
+	tests/fleet/soak.sh $(CURDIR)/$(BINARY) $(CURDIR)/$(DATASET) target/fleet
+	HEAPTRACK_SOAK=1 $(CARGO) test -p heaptrack-dataset
 
 # Fuzzers guided by coverage, with AddressSanitizer (fuzz/). They need only the toolchain and a C++ compiler.
 # They run two at a time, so nine targets of ten minutes each take 45 minutes.
@@ -189,12 +229,14 @@ compatibility: setup-soak static
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) run -p heaptrack-tests --bin compatibility -- --write docs/compatibility.md
 
 SHARE = $(DESTDIR)$(PREFIX)/share
-install: static install-files
+install: static dataset install-files
 
 install-files:
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/heaptrack
 	for name in heaptrack_print heaptrack_gui heaptrace cargo-heaptrack; do ln -sf heaptrack $(DESTDIR)$(PREFIX)/bin/$$name; done
 	install -D -m 644 include/heaptrack_api.h $(DESTDIR)$(PREFIX)/include/heaptrack_api.h
+	if [ -e $(DATASET) ]; then install -m 755 $(DATASET) $(DESTDIR)$(PREFIX)/bin/heaptrack-dataset; fi
+	if [ -e $(VIEWER) ]; then install -D -m 644 $(VIEWER) $(SHARE)/heaptrack/heaptrack-viewer.html; fi
 	mkdir -p $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	$(BINARY) man --all $(SHARE)/man/man1
 	echo '.so man1/heaptrack-print.1' > $(SHARE)/man/man1/heaptrack_print.1
@@ -205,8 +247,8 @@ install-files:
 		$(BINARY) completions fish $$name > $(SHARE)/fish/vendor_completions.d/$$name.fish || exit; \
 	done
 
-# The files of a release (packaging/README.md): two archives, a Debian package and their sums.
-dist: static
+# The files of a release (packaging/README.md): two archives, a Debian package, the viewer and their sums.
+dist: static dataset viewer
 	CARGO="$(CARGO)" packaging/dist.sh
 
 # Checks that lintian finds no error in the package, that two builds in different folders (by different users, if this is

@@ -3,8 +3,9 @@
 #   heaptrack-VERSION-x86_64-linux.tar.gz   the binary and everything that `make install` installs
 #   heaptrack_VERSION_amd64.deb             the same as a Debian package
 #   heaptrack-VERSION-src.tar.gz            the sources with the built page (only in a git clone)
+#   heaptrack-viewer-VERSION.html           the page with its own engine
 #   SHA256SUMS
-# Receives: a finished `make static`. Must hold: the same commit, Rust toolchain, C compiler and linker give the same
+# Receives: a finished `make static` and `make viewer`. Must hold: the same commit, Rust toolchain, C compiler and linker give the same
 # bytes.
 set -eu
 umask 022
@@ -25,6 +26,8 @@ folder=$work/heaptrack-$VERSION-x86_64-linux
 make --no-print-directory --silent install-files PREFIX="$folder" DESTDIR=
 cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$work/THIRD-PARTY-LICENCES" "$folder"
 packaging/pack.sh "$folder" "$dist/$(basename "$folder").tar.gz"
+
+cp target/viewer/heaptrack-viewer.html "$dist/heaptrack-viewer-$VERSION.html"
 
 packaging/deb.sh "$work" "$dist"
 if [ -e .git ]; then

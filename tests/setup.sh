@@ -6,7 +6,7 @@
 # only a soak needs. npm packages need neither root nor apt.
 #
 #   tests/setup.sh        everything that `make test` and `make bench` need
-#   tests/setup.sh soak   also all programs of the zoo (`tests/src/zoo/table.rs`), and debootstrap and lintian for releases
+#   tests/setup.sh soak   also all programs of the zoo (`tests/src/zoo/table.rs`), debootstrap and lintian for releases, and Firefox for the viewer
 #   tests/setup.sh demo   only what `make` and `make demo` need
 set -eu
 
@@ -14,6 +14,10 @@ set -eu
 zoo="php8.2-cli lua5.4 liblua5.4-dev luajit python3-greenlet guile-3.0 erlang-base erlang-dev ocaml-nox ghc sbcl openjdk-17-jdk-headless libboost-context-dev libboost-fiber-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross postgresql-15 tcl swi-prolog-nox chicken-bin libchicken-dev libpth-dev libst-dev gforth chezscheme clisp python3-venv"
 # What tests/allocators needs.
 allocators="cmake linux-perf"
+# What `make soak-memory` needs.
+memory="python3-numpy"
+# What `make soak-production` needs.
+production="qemu-system-x86 busybox-static systemd"
 
 here=$(cd "$(dirname "$0")" && pwd)
 what=${1:-all}
@@ -52,7 +56,7 @@ find_missing() {
         fi
     done
     if [ "$what" = soak ] && command -v dpkg-query >/dev/null 2>&1; then
-        for package in $zoo $allocators debootstrap lintian; do has_package "$package" || echo "$package"; done
+        for package in $zoo $allocators $memory $production debootstrap lintian firefox-esr; do has_package "$package" || echo "$package"; done
     fi
 }
 
@@ -125,15 +129,16 @@ install_duckdb() {
     /usr/bin/python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --target "$folder" duckdb==2.0.0
 }
 
-# Tools of others that read the results of `heaptrack check`, and pytest for the plugin in python/. Versions are fixed, and so are those of
-# what they need, because sarif-tools would also install matplotlib.
+# Tools of others that read the results of `heaptrack check` and the metrics of `--pprof`, the messages of OpenTelemetry for `--push`, pytest for the plugin in python/, and gunicorn, whose
+# workers are followed. Versions are fixed, and so are those of what they need, because sarif-tools would also install matplotlib.
 install_python_tools() {
     folder="$here/../target/python-tools"
     wanted="junitparser==5.0.3 sarif-tools==3.0.5 jsonpath-ng==1.16.0 pyyaml==6.0.3 \
         sarif-pydantic==0.6.2 pydantic==2.14.3 pydantic-core==2.50.4 annotated-types==0.8.0 typing-extensions==4.16.0 typing-inspection==0.4.5 \
-        pytest==9.2.0 pluggy==1.7.0 iniconfig==2.3.1 packaging==26.3 pygments==2.21.0 pytest-xdist==3.8.0 execnet==2.1.2 setuptools==84.2.1"
+        pytest==9.2.0 pluggy==1.7.0 iniconfig==2.3.1 packaging==26.3 pygments==2.21.0 pytest-xdist==3.8.0 execnet==2.1.2 setuptools==84.2.1 \
+        gunicorn==23.0.0 prometheus-client==0.26.0 opentelemetry-proto==1.45.2 protobuf==7.36.2"
     [ ! -e "$folder/complete" ] || [ "$(cat "$folder/complete")" != "$wanted" ] || return 0
-    echo "tests/setup.sh: junitparser, sarif-tools, pytest, into $folder"
+    echo "tests/setup.sh: junitparser, sarif-tools, pytest, gunicorn, prometheus-client, opentelemetry-proto, into $folder"
     rm -rf "$folder"
     # shellcheck disable=SC2086
     /usr/bin/python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --target "$folder" $wanted
@@ -172,3 +177,7 @@ install_npm_packages
 install_duckdb
 install_python_tools
 install_mcp_client
+# `make viewer` needs Rust's standard library for WebAssembly. Without rustup it is built from Debian's sources (crates/viewer/build.sh).
+if [ "$what" = soak ] && command -v rustup >/dev/null 2>&1; then
+    (cd "$here/.." && rustup --quiet target add wasm32-unknown-unknown)
+fi

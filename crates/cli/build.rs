@@ -131,7 +131,8 @@ fn export_map() -> String {
     // For attach, which places the library in a running process.
     const TABLE: &[&str] = &["heaptrack_core_table"];
     let families = capture::hooks::FAMILY_HOOKS.iter().map(|hook| hook.name);
-    let hooks = capture::hooks::NAMES.iter().copied().chain(families);
+    let maps = capture::mappings::NAMES.iter().copied();
+    let hooks = capture::hooks::NAMES.iter().copied().chain(families).chain(maps);
     let hooks = hooks.map(|name| String::from_utf8_lossy(name).into_owned());
     let others = EXEC.iter().chain(SANDBOX).chain(FORK).chain(LOADER).chain(TABLE).chain(capture::api::NAMES);
     let names: Vec<String> = hooks.chain(others.map(|s| s.to_string())).collect();

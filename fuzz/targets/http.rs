@@ -144,7 +144,7 @@ impl Client {
         let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/format/tests/data/v1.htz");
         let options =
             Options { rules: None, suppressions: Vec::new(), builtin: true, embedded: true, tool: "fuzz".into() };
-        let store = TraceStore::new(&[&trace], options).expect("a trace");
+        let store = TraceStore::new(&[&trace], options, || Err(String::new())).expect("a trace");
         store.start();
         while store.answer("summary", "").is_err() {
             std::thread::sleep(Duration::from_millis(1));

@@ -192,7 +192,9 @@ fn counted(totals: &Totals) -> [u64; 11] {
 }
 
 fn check_trace(blocks: &[RawBlock], sums: &Sums) {
-    for (domain, totals) in [(Domain::Malloc, Some(sums.totals)), (Domain::Custom, sums.custom)] {
+    for (domain, totals) in
+        [(Domain::Malloc, Some(sums.totals)), (Domain::Custom, sums.custom), (Domain::Mapped, sums.mapped)]
+    {
         let of = |block: &RawBlock| {
             let kind = block.kind.in_domain(domain)?;
             Some(RawBlock { kind, payload: block.payload.clone() })

@@ -172,7 +172,7 @@ fn change(mut blocks: Vec<RawBlock>, seed: u32) -> Vec<RawBlock> {
             blocks.insert(other, copy);
         }
         3 => blocks[at].kind = BlockKind::ALL[seed as usize / 4096 % BlockKind::ALL.len()],
-        4 => blocks[at].kind = blocks[at].kind.custom(),
+        4 => blocks[at].kind = blocks[at].kind.of(Domain::ALL[seed as usize / 4096 % Domain::ALL.len()]),
         _ => {
             let payload = &mut blocks[at].payload;
             let length = payload.len();

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Records one Rust program with five allocators, dynamic and static, launched and attached, unstripped and with a separate debug file: every size must
-have the same number of allocations and leaks, at the same source lines. Then records polars, pyarrow and duckdb in Python and compares with what these
+have the same number of allocations and leaks, at the same source lines. Then mimalloc 3 with its main heap. Then records polars, pyarrow and duckdb in Python and compares with what these
 count themselves. Last, rustc and cargo, whose calls are counted by breakpoints and by a preloaded library. Needs cargo, cmake, pip, perf and a network.
-Usage: run.py HEAPTRACK FOLDER [rust | python | compilers]"""
+Usage: run.py HEAPTRACK FOLDER [rust | heaps | python | compilers]"""
 import json, os, re, shutil, signal, subprocess, sys
 from pathlib import Path
 
@@ -100,6 +100,22 @@ def rust():
             check(f"{program.name}, {name}, launched", trace)
             attach(file, trace, *options)
             check(f"{program.name}, {name}, attached", trace)
+
+
+def main_heap():
+    """mimalloc 3, built from the sources of the crate, refuses to destroy its main heap."""
+    found = subprocess.run(["cargo", "metadata", "--locked", "--format-version", "1", "--features", "mimalloc"], cwd=HERE, check=True, capture_output=True).stdout
+    manifest = next(package["manifest_path"] for package in json.loads(found)["packages"] if package["name"] == "libmimalloc-sys")
+    sources, library, program = Path(manifest).parent / "c_src/mimalloc/v3", FOLDER / "libmimalloc3.so", FOLDER / "main_heap"
+    includes = f"-I{sources / 'include'}"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-DMI_SHARED_LIB", "-DMI_SHARED_LIB_EXPORT", includes, sources / "src/static.c", "-o", library], check=True)
+    subprocess.run(["cc", "-g", "-O1", includes, HERE / "main_heap.c", library, f"-Wl,-rpath,{FOLDER}", "-o", program], check=True)
+    trace = FOLDER / "main_heap.htz"
+    subprocess.run([HEAPTRACK, "-q", "-o", trace, program], check=True, capture_output=True)
+    for size, expected in {7101: (5, 3), 7102: (4, 0)}.items():
+        totals = report(trace, "--view", "summary", "--size", f"{size}..{size}")["totals"]
+        assert (totals["allocations"], totals["live_allocations"]) == expected, (size, totals)
+    print("mimalloc 3: its main heap stays", flush=True)
 
 
 def record_python(python, name, code):
@@ -200,5 +216,5 @@ def compilers():
 
 
 FOLDER.mkdir(parents=True, exist_ok=True)
-for part in sys.argv[3:] or ["rust", "python", "compilers"]:
-    {"rust": rust, "python": python, "compilers": compilers}[part]()
+for part in sys.argv[3:] or ["rust", "heaps", "python", "compilers"]:
+    {"rust": rust, "heaps": main_heap, "python": python, "compilers": compilers}[part]()

@@ -25,14 +25,14 @@ const keep = (names) => {
   mkdirSync(kept, { recursive: true });
   for (const name of names) copyFileSync(trace(name), join(kept, `${name}.htz`));
 };
-/** Each subject as a page of a server, and as a report of its first trace, which is compared with a server for the same trace. */
+/** Each subject as a page of a server, and as a report of its first trace without an engine, which is compared with a server for the same trace. */
 const all = Object.entries(SUBJECTS).flatMap(([name, subject]) => [[name, subject], [`a report of ${name}`, asReport(subject)]]);
 for (const [name, subject] of all) {
   if (process.env.CRAWL && !name.includes(process.env.CRAWL)) continue;
   const states = name === "screens" ? STATES : OTHERS;
   const server = await serve(subject.traces.map(trace));
   const report = join(traces, "crawled.html");
-  if (subject.isReport) execFileSync(bin, ["report", trace(subject.traces[0]), "-o", report], { stdio: "ignore" });
+  if (subject.isReport) execFileSync(bin, ["report", "--summary-only", trace(subject.traces[0]), "-o", report], { stdio: "ignore" });
   const page = await visit(subject.isReport ? pathToFileURL(report).href : server.url, "", withoutFrames);
   await check(`${states} random states of ${name} without a contradiction (HEAPTRACK_SEED=${seed})`, async () => {
     const { wrong, states: seen } = await crawl(page, server, { seed, states, most: 12, subject });

@@ -75,7 +75,7 @@ await check("a trace without such blocks has no switch, and says so when asked f
 });
 await check("a report has both domains", async () => {
   const html = join(traces, "pool.html");
-  execFileSync(bin, ["report", file, "-o", html]);
+  execFileSync(bin, ["report", "--summary-only", file, "-o", html]);
   const own = await visit(pathToFileURL(html).href, "#/bottom-up?domain=custom&levels=mine");
   await settled(own);
   await isPrints(own, "--domain", "custom");

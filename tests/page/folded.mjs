@@ -15,7 +15,7 @@ const ask = async (view, query) => (await fetch(`${server.origin}/api/${view}?tr
 
 await check("that the oldest events are sums is said and marked", async () => {
   holds(folded_until_ns > 0, "something is folded");
-  has(await page.locator("body").innerText(), "To keep the file small (--max-size)");
+  has(await page.locator("body").innerText(), "To keep the file small (--max-size, --keep-last)");
   const mark = page.locator(".folded");
   has(await mark.innerText(), "only the peak and surviving blocks");
   const [box, plot] = [await mark.boundingBox(), await page.locator(".plot").boundingBox()];
@@ -49,7 +49,7 @@ await check("every answer is print's", async () => {
 });
 await check("in a report, ranges that begin with the session and later ones have print's costs", async () => {
   const html = join(traces, "folded.html");
-  execFileSync(bin, ["report", file, "-o", html], { stdio: "ignore" });
+  execFileSync(bin, ["report", "--summary-only", file, "-o", html], { stdio: "ignore" });
   const own = await visit(pathToFileURL(html).href);
   const end = Math.floor((print("timeline", file).range.to_ns * 250) / 256);
   for (const from of [0, Math.floor((print("timeline", file).range.to_ns * 10) / 256)]) {

@@ -2,12 +2,13 @@
 //
 // Environment: HEAPTRACK_BIN; TRACES, a folder with orders.htz, base.htz, longer.htz, pool.htz, compiler.htz, python.htz, node.htz, twins.htz,
 // twins-before.htz, twins-again.htz, screens.htz, screens-before.htz, pool-before.htz, folded.htz, folded-before.htz; SHOTS, the folder for pictures; PAGE
-// (optional), a folder with a built page that is tested instead of the binary's own; CHROMIUM (optional), the browser's path.
+// (optional), a folder with a built page that is tested instead of the binary's own; BROWSER (optional), `firefox` instead of Chromium; CHROMIUM and FIREFOX
+// (optional), the browsers' paths.
 import { execFileSync, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { chromium } from "playwright-core";
+import { chromium, firefox } from "playwright-core";
 
 export const bin = process.env.HEAPTRACK_BIN ?? "heaptrack";
 export const traces = process.env.TRACES ?? ".";
@@ -84,8 +85,15 @@ export const replacePage = async (from) => {
     for (const [address, answer] of routes) await where.unroute(address, answer);
   };
 };
+export const isFirefox = process.env.BROWSER === "firefox";
+/** An ordinary Firefox, by WebDriver BiDi. Newer versions of playwright-core than the one in package.json send it commands that it does not know. */
+const openFirefox = async () => {
+  const started = await firefox.launch({ executablePath: process.env.FIREFOX ?? "/usr/bin/firefox-esr", channel: "moz-firefox", headless: true, downloadsPath: folder });
+  return started.newContext({ viewport: { width: 1540, height: 980 }, acceptDownloads: true });
+};
 export const browser = async () => {
   if (context) return context;
+  if (isFirefox) return (context = await openFirefox());
   context = await chromium.launchPersistentContext(folder, {
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     headless: true,
@@ -98,14 +106,14 @@ export const browser = async () => {
   return context;
 };
 
-/** Opens a page at a state. Every error that it logs or throws is a failure. `first` runs in the page before its own script. */
+/** Opens a page at a state. Every error that it logs or throws is a failure, unless `mayLog` is set. `first` runs in the page before its own script. */
 export const visit = async (url, hash = "", first = undefined) => {
   const page = await (await browser()).newPage();
   if (first) await page.addInitScript(first);
   open.push(page);
   page.problems = [];
-  page.on("console", (message) => message.type() === "error" && page.problems.push(message.text()));
-  page.on("pageerror", (error) => page.problems.push(String(error)));
+  page.on("console", (message) => message.type() === "error" && !page.mayLog && page.problems.push(message.text()));
+  page.on("pageerror", (error) => !page.mayLog && page.problems.push(String(error)));
   page.setDefaultTimeout(15_000);
   await page.goto(url + hash);
   await page.waitForSelector(".page, .lonely");
@@ -141,6 +149,23 @@ export const settled = (page) =>
       }),
   );
 
+/** Clicks, and returns the text of the file that the browser saves. */
+export const saved = async (page, click) => {
+  if (!isFirefox) {
+    const [download] = await Promise.all([page.waitForEvent("download"), click()]);
+    return readFileSync(await download.path(), "utf8");
+  }
+  // playwright-core misses the event of Firefox for a file that the page itself made.
+  const before = new Set(readdirSync(folder));
+  await click();
+  for (const end = performance.now() + 15_000; performance.now() < end; await page.waitForTimeout(50)) {
+    const name = readdirSync(folder).find((one) => !before.has(one) && !one.endsWith(".part"));
+    const text = name ? readFileSync(join(folder, name), "utf8") : "";
+    if (text) return text;
+  }
+  throw new Error("no file was saved");
+};
+
 /** The visible rows of a table as objects with the exact values of the columns. */
 export const rows = (page, label) =>
   page.$$eval(`[aria-label="${label}"] .grid-row`, (list) =>
@@ -159,7 +184,9 @@ export const end = async () => {
     failed += 1;
     console.log(`FAILED  pages logged errors: ${problems.join("\n")}`);
   }
+  const started = context?.browser();
   await context?.close();
+  await started?.close();
   for (const child of servers) child.kill("SIGTERM");
   rmSync(folder, { recursive: true, force: true });
   console.log(`${done} hold, ${failed} failed`);

@@ -136,7 +136,7 @@ await check("a trace beside profiles is as before", async () => {
 await check("a report of a profile opens without a server", async () => {
   for (const [name, file] of [["massif", massif], ["whole", whole]]) {
     const html = join(traces, `${name}-profile.html`);
-    execFileSync(bin, ["report", file, "-o", html]);
+    execFileSync(bin, ["report", "--summary-only", file, "-o", html]);
     const own = await visit(pathToFileURL(html).href, "#/bottom-up?levels=all");
     await settled(own);
     equal(await own.getByRole("tab").allInnerTexts(), TIMELESS, "tabs");

@@ -1,4 +1,4 @@
-// One file instead of a server: the same views and, at the borders of slices, the same numbers, from disk and without network.
+// `report --summary-only`: the same views and, at the borders of slices, the same numbers, from disk and without network. tests/viewer/report.mjs has reports with a trace.
 import { execFileSync } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { pathToFileURL } from "node:url";
 import { bin, check, equal, go, has, holds, print, rows, settled, trace, traces, visit } from "./harness.mjs";
 
 const file = join(traces, "report.html");
-execFileSync(bin, ["report", trace("orders"), "-o", file]);
+execFileSync(bin, ["report", "--summary-only", trace("orders"), "-o", file]);
 const page = await visit(pathToFileURL(file).href);
 const asked = [];
 page.on("request", (request) => /^https?:/.test(request.url()) && asked.push(request.url()));
@@ -72,8 +72,8 @@ await check("a filter by thread is refused, with the command that can do it", as
   has(await page.locator(".problem").first().innerText(), "heaptrack analyze");
   await go(page, "#/summary");
 });
-/** Runs `heaptrack report` and returns its output on the terminal. */
-const made = (most, name, html) => execFileSync("sh", ["-c", `"${bin}" report --max-size ${most}M "${trace(name)}" -o "${html}" 2>&1`], { encoding: "utf8" });
+/** Runs `heaptrack report --summary-only` and returns its output on the terminal. */
+const made = (most, name, html) => execFileSync("sh", ["-c", `"${bin}" report --summary-only --max-size ${most}M "${trace(name)}" -o "${html}" 2>&1`], { encoding: "utf8" });
 
 await check("a large trace keeps to its budget, says what was cut, and opens", async () => {
   const html = join(traces, "large.html");

@@ -99,6 +99,18 @@ impl Counts {
         }
     }
 
+    /// The totals of a process of a tree.
+    pub fn of_totals(totals: &format::Totals) -> Counts {
+        Counts {
+            allocations: totals.allocations,
+            allocated_bytes: totals.allocated_bytes,
+            peak_allocations: totals.peak_allocations,
+            peak_bytes: totals.peak_bytes,
+            leaked_allocations: totals.leaked_allocations,
+            leaked_bytes: totals.leaked_bytes,
+        }
+    }
+
     /// The totals of a report of heaptrack.
     pub fn of_report(report: &crate::Report) -> Counts {
         Counts {

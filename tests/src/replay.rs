@@ -8,6 +8,7 @@
 //!
 //! [`trace`] reads the file, [`query`] makes questions, [`support`] knows which are refused, [`count`] counts, and
 //! [`rows`] names rows. [`views`] and [`outputs`] compare heaptrack's output with the result.
+pub mod blame;
 pub mod count;
 pub mod made;
 pub mod outputs;
@@ -15,6 +16,7 @@ pub mod query;
 pub mod rows;
 pub mod support;
 pub mod trace;
+pub mod tree;
 pub mod views;
 
 pub use count::{Costs, Range};

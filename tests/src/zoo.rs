@@ -541,10 +541,14 @@ impl Entries {
     }
 }
 
-/// True if the main thread of the process waits in a `read` of stdin.
+/// True if the main thread of the process waits in a `read` of stdin, or of the same pipe by another descriptor.
 fn is_reading(pid: u32) -> bool {
     let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
-    call.starts_with("0 0x0 ") && process::state(pid) == Some('S')
+    let mut words = call.split(' ');
+    let (Some("0"), Some(descriptor)) = (words.next(), words.next()) else { return false };
+    let descriptor = u32::from_str_radix(descriptor.trim_start_matches("0x"), 16).unwrap_or(u32::MAX);
+    let file = |descriptor: u32| std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok();
+    file(descriptor).is_some() && file(descriptor) == file(0) && process::state(pid) == Some('S')
 }
 
 /// Kills a process and its descendants if it runs longer than any animal may.

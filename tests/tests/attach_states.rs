@@ -189,7 +189,7 @@ fn signals_that_would_end_heaptrack_end_the_recording() {
     let mut target = Target::start("attach_phases", &["1"]);
     assert_eq!(target.tell("1"), "done 1");
     let code = target.code();
-    for name in ["USR1", "USR2", "ALRM", "HUP", "VTALRM", "PROF", "XCPU", "PWR", "34", "64"] {
+    for name in ["USR2", "ALRM", "HUP", "VTALRM", "PROF", "XCPU", "PWR", "34", "64"] {
         let session = Session::attach(target.pid, &["--no-symbols"]);
         assert_eq!(target.tell("3"), "done 3");
         signal(name, &[session.pid()]);

@@ -1,4 +1,5 @@
 //! Every format of `heaptrack export`, read by a tool that is not from this project. Its numbers are those of `print --json`.
+use heaptrack_tests::pprof::sums_by_go;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{target, workspace};
 use heaptrack_tests::{Chance, Folder, Outcome, Program, Report, process, scale};
@@ -187,21 +188,9 @@ fn pprof_has_threads_modules_and_inlined_functions() {
     assert!(found.starts_with(&format!("{}:{}", text(&line["file"]), number(&line["line"]))), "{found}: {leaf}");
 }
 
-/// The columns of the samples of `go tool pprof -raw`, added up, by their names.
+/// The columns of a profile, added up by Go.
 fn go_raw(file: &Path) -> BTreeMap<String, u64> {
-    let text = output(Command::new("go").args(["tool", "pprof", "-raw"]).arg(file));
-    let mut lines = text.lines().skip_while(|line| *line != "Samples:").skip(1);
-    let header = lines.next().unwrap();
-    let names: Vec<&str> = header.split_whitespace().map(|name| name.split('/').next().unwrap()).collect();
-    let mut sums: BTreeMap<String, u64> = names.iter().map(|name| ((*name).to_owned(), 0)).collect();
-    for line in lines.take_while(|line| *line != "Locations") {
-        let Some((values, _)) = line.split_once(": ") else { continue };
-        let values: Vec<u64> = values.split_whitespace().filter_map(|value| value.parse().ok()).collect();
-        if values.len() == names.len() {
-            names.iter().zip(values).for_each(|(name, value)| *sums.get_mut(*name).unwrap() += value);
-        }
-    }
-    sums
+    sums_by_go(file).into_iter().map(|(name, sum)| (name, u64::try_from(sum).unwrap())).collect()
 }
 
 #[test]

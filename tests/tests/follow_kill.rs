@@ -1,5 +1,5 @@
 //! `--follow`: processes of a tree, its recorder, or all of them are killed at random moments.
-use format::{Block, Process, Reader};
+use format::{Block, Event, Process, Reader};
 use heaptrack_tests::chance::Chance;
 use heaptrack_tests::folder::Folder;
 use heaptrack_tests::process::{signal, wait_for};
@@ -123,15 +123,41 @@ fn the_recorder_is_killed_and_all_processes_go_on() {
     }
 }
 
+/// Reads a trace that may still grow: its processes, and the number of its allocations.
+fn grown(trace: &Path) -> Option<(BTreeMap<u32, Process>, u64)> {
+    let mut reader = Reader::open(trace).ok()?;
+    let (mut all, mut allocations) = (BTreeMap::new(), 0);
+    while let Ok(Some(block)) = reader.next_block() {
+        match block.decode() {
+            Ok(Block::Processes(more)) => all.extend(more.processes.into_iter().map(|process| (process.pid, process))),
+            Ok(Block::Events(mut events)) => {
+                while let Ok(Some(event)) = events.read() {
+                    allocations += matches!(event, Event::Alloc { .. }) as u64;
+                }
+            }
+            _ => (),
+        }
+    }
+    Some((all, allocations))
+}
+
+/// The processes are killed when the file has all of them. A fixed time would not do: on a busy machine a process may have waited for a
+/// processor since its fork.
 #[test]
 fn all_are_killed_at_once() {
     let mut chance = Chance::new("kill a tree");
     for _ in 0..scale::count(200) {
         let mut family = Family::start(60_000);
-        std::thread::sleep(Duration::from_micros(chance.between(300_000, 500_000)));
+        let is_whole = |(all, allocations): &(BTreeMap<u32, Process>, u64)| all.len() == 4 && *allocations > 0;
+        let (_, before) = wait_for("all processes in the file", || grown(&family.trace()).filter(is_whole));
+        std::thread::sleep(Duration::from_micros(chance.between(0, 200_000)));
         signal("KILL", &[&[family.recorder.id()][..], &family.pids].concat());
         let _ = family.recorder.wait();
-        assert_eq!(processes(&family.trace()).len(), 4, "all had been running for 0.3 s");
+        let (all, after) = grown(&family.trace()).expect("a trace");
+        let mut pids = family.pids.clone();
+        pids.sort_unstable();
+        assert_eq!(all.keys().copied().collect::<Vec<u32>>(), pids);
+        assert!(after >= before, "{after} allocations are left of {before}");
     }
 }
 

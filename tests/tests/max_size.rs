@@ -1,8 +1,10 @@
 //! `--max-size`: the file stays below the limit, and its numbers about the whole run are those of an unlimited
 //! recording.
+use heaptrack_tests::attach::Target;
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::report::sum;
-use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::run::{heaptrack, with_default_signals};
+use heaptrack_tests::targets::target;
 use heaptrack_tests::{Chance, Folder, Outcome, Program, Report, promised, scale};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -72,7 +74,7 @@ fn a_bounded_trace_says_what_an_unbounded_one_says() {
         let until = small_report.json()["folded_until_ns"].as_u64().expect("something was folded");
         assert_eq!(peak <= until, shape == "early", "the peak was at {peak}, the cut at {until}");
         assert_eq!(free_report.json()["folded_until_ns"], Value::Null);
-        assert!(small.stderr.contains("(--max-size)"), "{}", small.stderr);
+        assert!(small.stderr.contains("(--max-size, --keep-last)"), "{}", small.stderr);
         let named = small_report.json()["allocations"][0]["frames"][0]["function"].as_str();
         assert!(named.is_some_and(|name| name.starts_with("make_") || name == "scratch"), "{named:?}");
         let names = small_folder(&small);
@@ -288,4 +290,42 @@ fn the_page_follows_a_trace_that_is_replaced() {
     assert_eq!(summary["folded_until_ns"], report.json()["folded_until_ns"]);
     assert_eq!(summary["totals"]["peak_bytes"].as_u64(), Some(report.total("peak_bytes")));
     assert_eq!(summary["totals"]["temporary"].as_u64(), Some(report.total("temporary")));
+}
+
+/// `--keep-last`: what is older than that is folded, and the totals are exact.
+#[test]
+fn the_last_second_is_kept_and_older_events_are_sums() {
+    let folder = Folder::new();
+    let trace = folder.join("kept.htz");
+    let mut command = with_default_signals(heaptrack());
+    command.args(["-q", "--keep-last", "1s", "-o"]).arg(&trace).arg(target("ledger"));
+    let mut program = Target::spawn(&mut command);
+    assert_eq!(program.line(), "ready");
+    let start = Instant::now();
+    let (mut held, mut freed) = (0u64, 0u64);
+    while start.elapsed() < Duration::from_secs(4) {
+        held += 100;
+        freed += 90;
+        program.tell("+100 64");
+        program.tell("-90");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(program.finish().0, 0);
+    let report = Report::of(&trace);
+    let until = report.json()["folded_until_ns"].as_u64().expect("something was folded");
+    assert!(until + 1_000_000_000 <= report.total("runtime_ns"), "the last second is there: {until}");
+    let of = |count: u64| (count, count * 64);
+    let own = sum(&report.own(target("ledger")));
+    assert_eq!((own.allocations, own.allocated_bytes), of(held));
+    assert_eq!((own.leaked_allocations, own.leaked_bytes), of(held - freed));
+    assert_eq!(report.total("lost_events"), 0);
+    let names = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(names, 1, "no file is left beside the trace");
+}
+
+#[test]
+fn less_than_a_second_cannot_be_kept() {
+    let done = Command::new(heaptrack()).args(["--keep-last", "0.5s", "true"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("must be at least 1s"));
 }

@@ -1,100 +1,16 @@
 //! The parts of the resident memory: they add up to what the kernel says, at random instants at which the program is stopped.
-use format::{Block, MemoryInstant, Reader, part_kind};
+use format::{MemoryInstant, part_kind};
 use heaptrack_tests::attach::{Session, Target};
 use heaptrack_tests::heaptrace::Heaptrace;
+use heaptrack_tests::memory::{Watched, compare, instants, look_after, now_ns};
 use heaptrack_tests::process::{self, KilledOnFailure};
 use heaptrack_tests::{Chance, Program, scale, view};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 const MB: u64 = 1 << 20;
-/// Events before a stop are in the recorder's table this long after it.
-const SETTLED_NS: u64 = 60_000_000;
-
-fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64
-}
-
-/// The instants of a trace that may still grow, and the time since 1970 at which it began.
-fn instants(trace: &Path) -> (u64, Vec<MemoryInstant>) {
-    let mut reader = Reader::new(std::fs::File::open(trace).expect("a trace")).expect("a trace");
-    let (mut began, mut instants) = (0, Vec::new());
-    while let Ok(Some(block)) = reader.next_block() {
-        match block.decode() {
-            Ok(Block::Session(session)) => began = session.started_unix_ns,
-            Ok(Block::MemoryParts(parts)) => instants.extend(parts.instants),
-            _ => (),
-        }
-    }
-    (began, instants)
-}
-
-/// RSS of all mappings, PSS of all but files, and RSS of files.
-fn smaps(pid: u32) -> (u64, u64, u64) {
-    let is_ours = |line: &str| line.contains("/heaptrack-") && line.ends_with(".so");
-    let is_file = |line: &str| line.contains(" /") && !line.contains("/memfd:") && !is_ours(line);
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("smaps");
-    let (mut rss, mut pss, mut files, mut in_file) = (0, 0, 0, false);
-    for line in text.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let (first, second) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-        let bytes = second.parse::<u64>().unwrap_or(0) << 10;
-        match first {
-            "Rss:" => {
-                rss += bytes;
-                files += if in_file { bytes } else { 0 };
-            }
-            "Pss:" => pss += if in_file { 0 } else { bytes },
-            _ if !first.ends_with(':') => in_file = is_file(line),
-            _ => (),
-        }
-    }
-    (rss, pss, files)
-}
-
-/// The kernel's number may change meanwhile.
-fn within_2_percent(what: &str, measured: u64, before: u64, after: u64) {
-    let (low, high) = (before.min(after), before.max(after));
-    assert!(
-        measured + low / 50 >= low && measured <= high + high / 50,
-        "{what}: {measured} instead of {low} to {high}"
-    );
-}
-
-/// Stops the program at a random instant, waits until the recorder has looked at it, and compares with the kernel's numbers.
-fn compare_one(pid: u32, trace: &Path, chance: &mut Chance) -> MemoryInstant {
-    std::thread::sleep(Duration::from_micros(chance.between(1, 40_000)));
-    process::signal("STOP", &[pid]);
-    process::wait_for("the stop", || (process::state(pid) == Some('T')).then_some(()));
-    let stopped_ns = now_ns();
-    let (rss, pss, files) = smaps(pid);
-    let instant = process::wait_for("a look at the stopped program", || {
-        let (began, instants) = instants(trace);
-        instants.into_iter().find(|instant| began + instant.time_ns > stopped_ns + SETTLED_NS)
-    });
-    let (rss_after, pss_after, files_after) = smaps(pid);
-    process::signal("CONT", &[pid]);
-    let sum = |bytes: fn(&format::MemoryPart) -> u64| instant.parts.iter().map(bytes).sum::<u64>();
-    assert_eq!(sum(|part| part.rss_bytes), instant.rss_bytes, "the parts add up");
-    assert_eq!(sum(|part| part.pss_bytes), instant.pss_bytes, "the parts add up");
-    within_2_percent("RSS", instant.rss_bytes, rss, rss_after);
-    // Of a file, PSS depends on the other processes that map it now.
-    let of_files: u64 =
-        instant.parts.iter().filter(|part| part.kind == part_kind::FILE).map(|part| part.pss_bytes).sum();
-    within_2_percent("PSS", instant.pss_bytes - of_files, pss, pss_after);
-    assert!(of_files > 0 && of_files <= files.max(files_after), "{of_files} of {files}");
-    within_2_percent("files", instant.rss_of(part_kind::FILE), files, files_after);
-    let unattributed = instant.rss_of(part_kind::UNATTRIBUTED);
-    assert!(unattributed * 50 <= rss, "{unattributed} of {rss} bytes are unattributed: {instant:?}");
-    instant
-}
-
-/// Returns the instants, after both kinds of sums were compared `scale::count(20)` times, but at least 5 times.
-fn compare(pid: u32, trace: &Path, chance: &mut Chance) -> Vec<MemoryInstant> {
-    (0..scale::count(20).max(5)).map(|_| compare_one(pid, trace, chance)).collect()
-}
 
 fn named(instant: &MemoryInstant, kind: &str, is_wanted: impl Fn(&str) -> bool) -> u64 {
     let parts = instant.parts.iter().filter(|part| part.kind == kind && is_wanted(&part.name));
@@ -106,7 +22,7 @@ fn has_every_kind(instant: &MemoryInstant, data: &Path, anonymous_mb: u64) {
     let path = data.to_str().expect("a path");
     assert_eq!(named(instant, part_kind::FILE, |name| name == path), 3 * MB);
     assert_eq!(named(instant, part_kind::SHARED, |name| name.contains("own-memory")), 5 * MB);
-    let anonymous = instant.rss_of(part_kind::ANONYMOUS);
+    let anonymous = instant.rss_of_mappings();
     assert!((anonymous_mb * MB..(anonymous_mb + 1) * MB).contains(&anonymous), "{anonymous}");
     let stacks = named(instant, part_kind::STACK, |name| name == "other threads");
     assert!((64 * 100_000..64 * 150_000).contains(&stacks), "{stacks}");
@@ -159,6 +75,7 @@ fn parts_of_a_launched_program_add_up() {
     let measured = compare(pid, &running.trace, &mut chance);
     for instant in &measured {
         has_every_kind(instant, &data, 7);
+        assert_eq!(instant.rss_of(part_kind::MAPPED), 7 * MB, "what the program mapped itself");
         allocator_is_right(instant);
     }
     process::signal("KILL", &[pid]);
@@ -172,6 +89,8 @@ fn parts_of_a_launched_program_add_up() {
     let shown = view::view(&outcome.trace, "memory", &["--at", &at]);
     let instants = shown["instants"].as_array().expect("a list");
     assert_eq!(instants.len(), 1);
+    let mapped = instants[0]["parts"].as_array().expect("parts").iter().find(|part| part["kind"] == "mapped");
+    assert_eq!(mapped.expect("a part")["name"], "main in memory_kinds");
     assert_eq!(instants[0]["rss_bytes"], last.rss_bytes);
     let sum: u64 =
         instants[0]["parts"].as_array().expect("parts").iter().filter_map(|part| part["bytes"].as_u64()).sum();
@@ -235,7 +154,7 @@ fn parts_of_python_add_up() {
     let script = "import os, time\nsmall = [object() for _ in range(1000000)]\nlarge = bytearray(30 << 20)\nprint(os.getpid(), flush=True)\nwhile True:\n    x = [bytes(n) for n in range(2000)]\n    time.sleep(0.001)\n";
     // pymalloc's pools are mappings, and the large object is a block.
     let is_huge = |instant: &MemoryInstant| {
-        instant.rss_of(part_kind::ANONYMOUS) > 16_000_000 && instant.rss_of(part_kind::BLOCKS) > 30 * MB
+        instant.rss_of(part_kind::MAPPED) > 16_000_000 && instant.rss_of(part_kind::BLOCKS) > 30 * MB
     };
     compare_script(Command::new("python3").arg("-c").arg(script), is_huge);
 }
@@ -247,7 +166,7 @@ fn parts_of_node_add_up() {
         setInterval(() => { for (let i = 0; i < 1000; i++) kept[i] = { i, text: 'y' + i + buffers[i] }; }, 1);";
     // V8's heap is mapped, and the content of a buffer is a block.
     let is_huge = |instant: &MemoryInstant| {
-        instant.rss_of(part_kind::ANONYMOUS) > 20_000_000 && instant.rss_of(part_kind::BLOCKS) > 20 * MB
+        instant.rss_of(part_kind::MAPPED) > 20_000_000 && instant.rss_of(part_kind::BLOCKS) > 20 * MB
     };
     compare_script(Command::new("node").arg("-e").arg(script), is_huge);
 }
@@ -285,7 +204,9 @@ fn a_program_that_ends_during_a_look_leaves_no_cut_instant() {
     let running = program.start();
     let pid = running.target_with_library(&program);
     let _killed = KilledOnFailure(pid);
-    process::wait_for("a look that was finished", || (!instants(&running.trace).1.is_empty()).then_some(()));
+    // The program may run before the trace has its name.
+    let has_instants = || running.trace.exists() && !instants(&running.trace).1.is_empty();
+    process::wait_for("a look that was finished", || has_instants().then_some(()));
     process::signal("KILL", &[pid]);
     let _ended = running.finish();
 }
@@ -317,10 +238,7 @@ fn the_site_that_pins_pages_is_named_and_what_freeing_it_returns_is_predicted() 
     let mut target = Target::spawn(heaptrack.arg(count.to_string()));
     assert_eq!(target.line(), "ready");
     let ready_ns = now_ns();
-    let measured = process::wait_for("a look at the waiting program", || {
-        let (began, instants) = instants(&trace);
-        instants.into_iter().find(|instant| began + instant.time_ns > ready_ns + SETTLED_NS)
-    });
+    let measured = look_after(&trace, ready_ns);
     let trimmed: u64 = target.tell("go on").parse().expect("bytes");
     let gained: u64 = target.line().parse().expect("bytes");
     assert_eq!(target.finish().0, 0);
@@ -337,6 +255,12 @@ fn the_site_that_pins_pages_is_named_and_what_freeing_it_returns_is_predicted() 
     let trim = number(&fragmentation["trim_bytes"]);
     assert!(trim.abs_diff(trimmed) <= trimmed / 20, "{trim} instead of {trimmed}: {fragmentation}");
     assert_eq!(trim, measured.fragmentation.trim_bytes);
+    let hints = view::view(&trace, "memory", &["--at", &format!("{}ns", measured.time_ns)])["hints"].clone();
+    assert_eq!(
+        (&hints[0]["kind"], &hints[0]["gain_bytes"]),
+        (&Value::from("kept_by_malloc"), &Value::from(trim)),
+        "{hints}"
+    );
     // 100 chunks of 5008 bytes fill their pages, and are not mentioned.
     assert_eq!(pinning_site(&trace, &measured, "other").1, Value::Null);
     let until = format!("{}ns", measured.time_ns);
@@ -350,12 +274,28 @@ fn the_site_that_pins_pages_is_named_and_what_freeing_it_returns_is_predicted() 
     assert!(text.contains("\nmostly free pages at "), "{text}");
 }
 
+/// What the allocators themselves count: malloc's chunks in use (mallinfo2, malloc_info), jemalloc's stats.allocated, the blocks that
+/// mimalloc visits.
+#[test]
+fn live_blocks_are_those_that_allocators_count() {
+    for name in ["memory_stats", "memory_stats_jemalloc", "memory_stats_mimalloc"] {
+        let mut watched = Watched::start(&Command::new(heaptrack_tests::targets::target(name)), &["--no-symbols"]);
+        let said: u64 = watched.line().parse().expect("bytes");
+        let instant = watched.measured().instant;
+        let usable = instant.usable_bytes;
+        assert!(usable.abs_diff(said) <= said / 50, "{name}: {usable} instead of {said}");
+        let resident = instant.rss_of(part_kind::BLOCKS) + instant.rss_of(part_kind::OVERHEAD);
+        assert!(resident.abs_diff(said) <= said / 50, "{name}: {resident} resident instead of {said}");
+    }
+}
+
 /// A program that frees nothing pins nothing.
 #[test]
 fn a_program_without_free_pages_has_no_pinned_pages() {
     let recorded = Program::new("sleep").arg("0.6").recorded();
     assert!(!view::text(&recorded.trace, &["--full"]).contains("mostly free pages"));
     assert!(!view::text(&recorded.trace, &[]).contains("malloc_trim"));
+    assert_eq!(view::view(&recorded.trace, "memory", &[])["hints"], Value::Array(Vec::new()));
 }
 
 #[test]

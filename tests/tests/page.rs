@@ -181,7 +181,7 @@ fn the_page_has_every_feature_of_the_older_tool() {
 
 #[test]
 fn the_page_has_the_features_that_the_older_tool_lacks() {
-    run(&["better", "compare"]);
+    run(&["better", "wrappers", "compare"]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The class of code that a level belongs to: the user's own program, a dependency, the language's runtime, libc or the
 //! kernel.
 //!
-//! Receives: a level with its module, source path and name. Returns: a class, and for a stack the level to blame, which
-//! is the innermost level in the user's own code. The first of these that knows the level decides: the user's rules;
+//! Receives: a level with its module, source path and name. Returns: a class, and what rules say about wrappers of the
+//! allocator (`wrappers.rs`). The first of these that knows the level decides the class: the user's rules;
 //! the kernel's and libc's own modules and functions; the source path; the name, if the source path is missing or has
 //! no folder; the module.
 use crate::frame_names::Level;
@@ -45,9 +45,17 @@ enum Subject {
     Name,
 }
 
+/// What a rule says about a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    Class(CodeClass),
+    /// Whether the function counts as a part of the allocator.
+    IsWrapper(bool),
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
-    class: CodeClass,
+    says: Says,
     subject: Subject,
     pattern: String,
 }
@@ -63,8 +71,8 @@ impl fmt::Display for BadRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "line {}: a rule is `CLASS SUBJECT PATTERN`; classes are program, dependency, runtime, libc, kernel; \
-             subjects are module, path, name; in a pattern * stands for anything",
+            "line {}: a rule is `CLASS SUBJECT PATTERN`; classes are program, dependency, runtime, libc, kernel, \
+             wrapper, not-wrapper; subjects are module, path, name; in a pattern * stands for anything",
             self.line
         )
     }
@@ -103,16 +111,12 @@ impl CodeClasses {
     }
 
     pub fn of(&self, level: &Level<'_>) -> CodeClass {
-        let ruled = self.rules.iter().find(|rule| {
-            let text = match rule.subject {
-                Subject::Module => level.module,
-                Subject::Path => level.file,
-                Subject::Name => level.function,
-            };
-            text.is_some_and(|text| matches(&rule.pattern, text))
-        });
-        if let Some(rule) = ruled {
-            return rule.class;
+        let class = |rule: &Rule| match rule.says {
+            Says::Class(class) if rule.is_about(level) => Some(class),
+            _ => None,
+        };
+        if let Some(class) = self.rules.iter().find_map(class) {
+            return class;
         }
         let module = level.module.unwrap_or_default();
         let base = module.rsplit('/').next().unwrap_or(module);
@@ -130,7 +134,16 @@ impl CodeClasses {
         let by_name = || level.function.filter(|_| !level.file.is_some_and(|file| file.contains('/')));
         by_path
             .or_else(|| by_name().and_then(|name| class_of_name(name, level.short.unwrap_or(name))))
+            .or_else(|| by_name().filter(|_| level.raw.is_some_and(is_rust)).and_then(class_of_crate))
             .unwrap_or_else(|| self.of_module(level, module, base))
+    }
+
+    /// Whether a rule makes the function a part of the allocator, or forbids it. `None` if no rule is about it.
+    pub(crate) fn wrapper_rule(&self, level: &Level<'_>) -> Option<bool> {
+        self.rules.iter().find_map(|rule| match rule.says {
+            Says::IsWrapper(is_wrapper) if rule.is_about(level) => Some(is_wrapper),
+            _ => None,
+        })
     }
 
     fn of_module(&self, level: &Level<'_>, module: &str, base: &str) -> CodeClass {
@@ -138,7 +151,7 @@ impl CodeClasses {
             // This is JIT code. Functions of the program have files, the runtime's own code has none.
             return if level.file.is_some() { CodeClass::Program } else { CodeClass::Runtime };
         }
-        if is_any_prefix(base, RUNTIME_MODULES) || is_interpreter(base) {
+        if is_any_prefix(base, RUNTIME_MODULES) || is_interpreter(base) || module.contains("/lib-dynload/") {
             return CodeClass::Runtime;
         }
         if module == self.exe {
@@ -149,10 +162,19 @@ impl CodeClasses {
         }
         CodeClass::Program
     }
+}
 
-    /// The index of the level to blame, among the levels of a stack, innermost first.
-    pub fn blamed<'a>(&self, mut levels: impl Iterator<Item = Level<'a>>) -> Option<usize> {
-        levels.position(|level| !level.frame.is_marker() && self.of(&level) == CodeClass::Program)
+impl Rule {
+    fn is_about(&self, level: &Level<'_>) -> bool {
+        let is_match = |text: Option<&str>| text.is_some_and(|text| matches(&self.pattern, text));
+        match self.subject {
+            Subject::Module => is_match(level.module),
+            Subject::Path => is_match(level.file),
+            // A wrapper is usually known by the name without its parameters.
+            Subject::Name => {
+                is_match(level.function) || matches!(self.says, Says::IsWrapper(_)) && is_match(level.short)
+            }
+        }
     }
 }
 
@@ -215,6 +237,7 @@ const INTERPRETERS: &[&str] =
     &["node", "nodejs", "java", "ruby", "perl", "php", "lua", "luajit", "Rscript", "bash", "dash", "sh"];
 const RUNTIME_PATHS: &[&str] = &[
     "/rustlib/src/rust/",
+    "/rust/deps/",
     "/include/c++/",
     "/c++/v1/",
     "/libstdc++-v3/",
@@ -242,10 +265,128 @@ const DEPENDENCY_PATHS: &[&str] = &[
 ];
 /// Functions that rustc makes for `#[global_allocator]`. Their source line is that of the attribute, in the program.
 const GENERATED_NAMES: &[&str] = &["__rustc::", "__rust_alloc", "__rust_realloc", "__rust_dealloc", "__rg_"];
+/// Widely used crates.
+const KNOWN_CRATES: &[&str] = &[
+    "actix_http",
+    "actix_rt",
+    "actix_web",
+    "aho_corasick",
+    "anyhow",
+    "arrayvec",
+    "axum",
+    "axum_core",
+    "base64",
+    "bincode",
+    "bitflags",
+    "bstr",
+    "bytes",
+    "chrono",
+    "clap",
+    "clap_builder",
+    "crossbeam_channel",
+    "crossbeam_deque",
+    "crossbeam_epoch",
+    "crossbeam_utils",
+    "csv",
+    "csv_core",
+    "dashmap",
+    "diesel",
+    "either",
+    "env_logger",
+    "flate2",
+    "flume",
+    "futures",
+    "futures_channel",
+    "futures_core",
+    "futures_executor",
+    "futures_util",
+    "globset",
+    "h2",
+    "http",
+    "http_body",
+    "http_body_util",
+    "httparse",
+    "hyper",
+    "hyper_util",
+    "ignore",
+    "indexmap",
+    "itertools",
+    "itoa",
+    "lazy_static",
+    "libloading",
+    "lock_api",
+    "log",
+    "matchit",
+    "memchr",
+    "memmap2",
+    "miniz_oxide",
+    "mio",
+    "nom",
+    "num_bigint",
+    "num_cpus",
+    "once_cell",
+    "parking_lot",
+    "parking_lot_core",
+    "percent_encoding",
+    "pin_project",
+    "proc_macro2",
+    "prost",
+    "quick_xml",
+    "quote",
+    "rand",
+    "rand_chacha",
+    "rand_core",
+    "rayon",
+    "rayon_core",
+    "regex",
+    "regex_automata",
+    "regex_syntax",
+    "reqwest",
+    "ring",
+    "rocket",
+    "rustls",
+    "rusqlite",
+    "ryu",
+    "semver",
+    "serde",
+    "serde_core",
+    "serde_json",
+    "serde_yaml",
+    "slab",
+    "smallvec",
+    "socket2",
+    "sqlx",
+    "sqlx_core",
+    "syn",
+    "tempfile",
+    "thiserror",
+    "thread_local",
+    "time",
+    "tokio",
+    "tokio_rustls",
+    "tokio_util",
+    "toml",
+    "toml_edit",
+    "tonic",
+    "tower",
+    "tower_http",
+    "tower_service",
+    "tracing",
+    "tracing_core",
+    "tracing_subscriber",
+    "unicode_normalization",
+    "url",
+    "uuid",
+    "walkdir",
+    "want",
+    "warp",
+    "zstd",
+];
 const RUNTIME_NAMES: &[&str] = &[
     "std::",
     "core::",
     "alloc::",
+    "hashbrown::",
     "__gnu_cxx::",
     "__cxxabiv1::",
     "operator new",
@@ -264,7 +405,11 @@ const RUNTIME_NAMES: &[&str] = &[
 ];
 
 fn class_of_path(path: &str) -> Option<CodeClass> {
-    if path.starts_with("/rustc/") || path.starts_with("node:") || contains_any(path, RUNTIME_PATHS) {
+    if path.starts_with("/rustc/")
+        || path.starts_with("node:")
+        || path.starts_with("<frozen ")
+        || contains_any(path, RUNTIME_PATHS)
+    {
         return Some(CodeClass::Runtime);
     }
     if contains_any(path, DEPENDENCY_PATHS) {
@@ -285,6 +430,18 @@ fn class_of_name(full: &str, short: &str) -> Option<CodeClass> {
     is.then_some(CodeClass::Runtime)
 }
 
+/// Whether a mangled name is one of Rust.
+fn is_rust(raw: &str) -> bool {
+    let hash = || raw.len().checked_sub("17h0123456789abcdefE".len()).and_then(|at| raw.get(at..));
+    raw.starts_with("_R") || raw.starts_with("_ZN") && hash().is_some_and(|hash| hash.starts_with("17h"))
+}
+
+/// Without debug information, the name of a Rust function is all that tells its crate.
+fn class_of_crate(full: &str) -> Option<CodeClass> {
+    let (name, _) = full.trim_start_matches(['<', '&', '*']).split_once("::")?;
+    KNOWN_CRATES.contains(&name).then_some(CodeClass::Dependency)
+}
+
 fn is_interpreter(base: &str) -> bool {
     let name = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     INTERPRETERS.contains(&name) || name == "python" || name == "pypy"
@@ -302,19 +459,23 @@ fn contains_any(path: &str, parts: &[&str]) -> bool {
 fn parse(line: &str) -> Option<Rule> {
     let (class, rest) = line.split_once(char::is_whitespace)?;
     let (subject, pattern) = rest.trim_start().split_once(char::is_whitespace)?;
-    let class = CodeClass::ALL.into_iter().find(|known| known.name() == class)?;
+    let says = match class {
+        "wrapper" => Says::IsWrapper(true),
+        "not-wrapper" => Says::IsWrapper(false),
+        _ => Says::Class(CodeClass::ALL.into_iter().find(|known| known.name() == class)?),
+    };
     let subject = match subject {
         "module" => Subject::Module,
         "path" => Subject::Path,
         "name" => Subject::Name,
         _ => return None,
     };
-    Some(Rule { class, subject, pattern: pattern.trim().to_owned() })
+    Some(Rule { says, subject, pattern: pattern.trim().to_owned() })
 }
 
 /// Whether a pattern matches the whole text. `*` stands for any text. Backtracks to the last star only, so the time is
 /// bounded.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -371,6 +532,8 @@ mod tests {
             (EXE, "<app::Item as core::clone::Clone>::clone", "", Program),
             (EXE, "serde::x", "/home/me/.cargo/registry/src/index-1/serde-1.0/src/lib.rs", Dependency),
             (EXE, "x", "/home/me/.rustup/toolchains/s/lib/rustlib/src/rust/library/std/src/rt.rs", Runtime),
+            (EXE, "hashbrown::raw::inner::do_alloc", "/rust/deps/hashbrown-0.15.2/src/raw/alloc.rs", Runtime),
+            ("/home/me/py/lib/python3.11/lib-dynload/_json.so", "f", "/build/Modules/_json.c", Runtime),
             (EXE, "std::__new_allocator<int>::allocate", "/usr/include/c++/12/bits/new_allocator.h", Runtime),
             (EXE, "std::vector<int>::push_back", "", Runtime),
             (EXE, "__rustc::__rust_alloc", "/home/me/app/src/main.rs", Runtime),
@@ -395,23 +558,11 @@ mod tests {
             ("", "get", "/srv/app/node_modules/express/lib/x.js", Dependency),
             ("", "Builtin:ArrayMap", "", Runtime),
             ("", "main", "/srv/app/main.py", Program),
+            ("", "get_code", "<frozen importlib._bootstrap_external>", Runtime),
             ("", "loads", "/usr/lib/python3.11/json/__init__.py", Runtime),
         ] {
             assert_eq!(classes.of(&level(module, function, file)), class, "{module} {function} {file}");
         }
-    }
-
-    #[test]
-    fn the_innermost_own_level_is_blamed() {
-        let classes = CodeClasses::new(EXE);
-        let stack = [
-            level(EXE, "alloc::raw_vec::f", "/rustc/1/library/alloc/src/raw_vec.rs"),
-            level(EXE, "serde::x", "/home/me/.cargo/registry/src/serde/src/lib.rs"),
-            level(EXE, "app::load", "/home/me/app/src/load.rs"),
-            level(EXE, "app::main", "/home/me/app/src/main.rs"),
-        ];
-        assert_eq!(classes.blamed(stack.into_iter()), Some(2));
-        assert_eq!(classes.blamed(stack[..2].iter().copied()), None);
     }
 
     #[test]
@@ -423,6 +574,11 @@ mod tests {
         assert_eq!(classes.of(&serde), CodeClass::Program);
         assert_eq!(classes.of(&level(EXE, "f", "/home/me/app/src/generated.rs")), CodeClass::Dependency);
         assert_eq!(classes.of(&level("/home/me/libmylibc.so", "f", "")), CodeClass::Libc);
+        classes.add_rules("wrapper name pool_*\nnot-wrapper name xmalloc\nprogram name pool_get").unwrap();
+        let pool = level(EXE, "pool_get", "/home/me/app/src/pool.c");
+        assert_eq!((classes.wrapper_rule(&pool), classes.of(&pool)), (Some(true), CodeClass::Program));
+        assert_eq!(classes.wrapper_rule(&level(EXE, "xmalloc", "")), Some(false));
+        assert_eq!(classes.wrapper_rule(&serde), None);
         assert_eq!(classes.add_rules("program name x\nnonsense here x\n"), Err(BadRule { line: 2 }));
         assert_eq!(classes.add_rules("program name"), Err(BadRule { line: 1 }));
     }

@@ -79,6 +79,25 @@ impl Costs {
         self.size_max = self.size_max.max(other.size_max);
     }
 
+    /// Converts numbers of blocks, and sums over blocks, from units of a `scale`th of a block.
+    pub(crate) fn rescaled(self, scale: u64) -> Costs {
+        if scale == 1 {
+            return self;
+        }
+        let blocks = |count: u64| count.saturating_add(scale / 2) / scale;
+        Costs {
+            allocations: blocks(self.allocations),
+            deallocations: blocks(self.deallocations),
+            temporary: blocks(self.temporary),
+            lifetime_ns: blocks(self.lifetime_ns),
+            base_allocations: blocks(self.base_allocations),
+            live_allocations: blocks(self.live_allocations),
+            kept_allocations: blocks(self.kept_allocations),
+            peak_allocations: blocks(self.peak_allocations),
+            ..self
+        }
+    }
+
     /// The costs that are known at one instant: only live blocks.
     pub fn live_only(&self) -> Costs {
         Costs { live_bytes: self.live_bytes, live_allocations: self.live_allocations, ..Costs::default() }

@@ -5,7 +5,7 @@
 //! only some blocks are counted; a group keeps its costs at the peak, although nearly every event is a new peak while a
 //! heap grows.
 use crate::costs::Costs;
-use crate::definitions::KnownAllocClass;
+use crate::definitions::{KnownAllocClass, SCALE};
 use crate::group_id::GroupId;
 use crate::walker::{Now, Sink};
 use format::{Freed, IntMap, IntSet, Kept, LiveBlocks, PeakTracker};
@@ -102,6 +102,8 @@ pub(crate) struct Group {
     last_ns: u64,
     /// The blocks that it held at its own maximum.
     pub(crate) own_peak_allocations: u64,
+    /// The live blocks that are in the trace. Fewer than `costs` says if blocks were sampled.
+    pub(crate) live_samples: u64,
 }
 
 /// Blocks that no process freed before it ended. A range that reaches the end of the trace counts them as leaked.
@@ -122,12 +124,12 @@ impl Left {
         Left { allocations, bytes, kept_allocations: allocations, kept_bytes: bytes, oldest_ns: None }
     }
 
-    fn add(&mut self, size: u64, is_kept: bool, born_ns: u64) {
-        self.allocations += 1;
-        self.bytes = self.bytes.saturating_add(size);
+    fn add(&mut self, (blocks, bytes): (u64, u64), is_kept: bool, born_ns: u64) {
+        self.allocations += blocks;
+        self.bytes = self.bytes.saturating_add(bytes);
         if is_kept {
-            self.kept_allocations += 1;
-            self.kept_bytes = self.kept_bytes.saturating_add(size);
+            self.kept_allocations += blocks;
+            self.kept_bytes = self.kept_bytes.saturating_add(bytes);
         }
         self.oldest_ns = Some(self.oldest_ns.map_or(born_ns, |oldest_ns| oldest_ns.min(born_ns)));
     }
@@ -153,6 +155,7 @@ impl Default for Group {
             first_ns: NEVER,
             last_ns: 0,
             own_peak_allocations: 0,
+            live_samples: 0,
         }
     }
 }
@@ -207,6 +210,7 @@ impl Selected {
 pub(crate) struct Counter<'a> {
     /// The size and group of each allocation class. The group `GroupId::LEFT_OUT` counts only in the program's total.
     alloc_classes: Cow<'a, [KnownAllocClass]>,
+    scale: u64,
     pub(crate) groups: Vec<Group>,
     selection: Option<Selection>,
     epoch: u64,
@@ -266,7 +270,10 @@ impl Pairs {
 
 impl<'a> Counter<'a> {
     pub(crate) fn new(alloc_classes: Cow<'a, [KnownAllocClass]>, groups: usize, selection: Option<Selection>) -> Self {
+        // Every weight is at least 1.
+        let is_sampled = alloc_classes.iter().any(|class| class.blocks >= SCALE);
         Counter {
+            scale: if is_sampled { SCALE as u64 } else { 1 },
             alloc_classes,
             groups: vec![Group::default(); groups],
             selection,
@@ -356,16 +363,17 @@ impl<'a> Counter<'a> {
 
     /// Adds a block that is live where the walk starts.
     pub(crate) fn place(&mut self, sequence: u64, birth: Birth) {
-        let Some(KnownAllocClass { size, site }) = self.alloc_class(birth.alloc_class) else { return };
+        let Some(KnownAllocClass { bytes, blocks, site, .. }) = self.alloc_class(birth.alloc_class) else { return };
         // The walk's range has not begun, so this is no peak.
-        let _ = self.heap.alloc(size);
+        let _ = self.heap.alloc(bytes);
         let group = self.group_or_new(site, birth.thread);
         if self.selects(sequence, birth.thread)
             && let Some(group) = self.groups.get_mut(group)
         {
-            group.costs.live_bytes = group.costs.live_bytes.saturating_add(size);
-            group.costs.live_allocations += 1;
-            self.selected.live_bytes = self.selected.live_bytes.saturating_add(size);
+            group.costs.live_bytes = group.costs.live_bytes.saturating_add(bytes);
+            group.costs.live_allocations += blocks as u64;
+            group.live_samples += 1;
+            self.selected.live_bytes = self.selected.live_bytes.saturating_add(bytes);
         }
     }
 
@@ -420,7 +428,7 @@ impl<'a> Counter<'a> {
         Peak::of(&self.heap, self.peak_event)
     }
 
-    /// What a group held at the peak: bytes and blocks.
+    /// What a group held at the peak: bytes and blocks, in the units of the counter.
     #[inline]
     pub(crate) fn at_peak(&self, group: &Group) -> (u64, u64) {
         if group.epoch == self.epoch {
@@ -430,19 +438,26 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// The costs of a group; `kept_*` is not known here.
+    /// The costs of a group, in the units of the counter; `kept_*` is not known here.
     pub(crate) fn costs(&self, group: &Group) -> Costs {
         let (peak_bytes, peak_allocations) = self.at_peak(group);
         Costs { peak_bytes, peak_allocations, ..group.costs }
     }
 
+    /// The unit in which blocks are counted: this many are one block.
+    pub(crate) const fn scale(&self) -> u64 {
+        self.scale
+    }
+
     /// Adds the live blocks from sequence number `first` on to `kept_*` of their groups' costs.
     pub(crate) fn add_kept(&self, live: &LiveBlocks<Birth>, first: u64, costs: &mut [Costs]) {
         live.each_from(first, |sequence, birth| {
-            let Some((group, size)) = self.group_of(sequence, &birth) else { return };
-            let Some(costs) = costs.get_mut(group) else { return };
-            costs.kept_bytes = costs.kept_bytes.saturating_add(size);
-            costs.kept_allocations += 1;
+            let Some((group, _)) = self.group_of(sequence, &birth) else { return };
+            let (Some(costs), Some(class)) = (costs.get_mut(group), self.alloc_class(birth.alloc_class)) else {
+                return;
+            };
+            costs.kept_bytes = costs.kept_bytes.saturating_add(class.bytes);
+            costs.kept_allocations += class.blocks as u64;
         });
     }
 
@@ -463,18 +478,20 @@ impl Group {
     }
 
     #[inline]
-    fn alloc(&mut self, size: u64, epoch: u64, now: &Now) {
+    fn alloc(&mut self, class: &KnownAllocClass, epoch: u64, now: &Now) {
+        let (bytes, blocks) = (class.bytes, class.blocks as u64);
         self.settle(epoch);
+        self.live_samples += 1;
         if self.first_ns == NEVER {
             self.first_ns = now.time_ns;
         }
         self.last_ns = now.time_ns;
         let costs = &mut self.costs;
-        costs.allocations += 1;
-        costs.allocated_bytes = costs.allocated_bytes.saturating_add(size);
-        costs.live_allocations += 1;
-        costs.live_bytes = costs.live_bytes.saturating_add(size);
-        costs.size_max = costs.size_max.max(size);
+        costs.allocations += blocks;
+        costs.allocated_bytes = costs.allocated_bytes.saturating_add(bytes);
+        costs.live_allocations += blocks;
+        costs.live_bytes = costs.live_bytes.saturating_add(bytes);
+        costs.size_max = costs.size_max.max(class.size);
         if costs.live_bytes > costs.own_peak_bytes {
             costs.own_peak_bytes = costs.live_bytes;
             costs.own_peak_time_ns = now.time_ns;
@@ -484,22 +501,24 @@ impl Group {
 
     /// A block is live no longer.
     #[inline]
-    fn end(&mut self, size: u64, epoch: u64) {
+    fn end(&mut self, class: &KnownAllocClass, epoch: u64) {
         self.settle(epoch);
-        self.costs.live_allocations = self.costs.live_allocations.wrapping_sub(1);
-        self.costs.live_bytes = self.costs.live_bytes.saturating_sub(size);
+        self.live_samples = self.live_samples.wrapping_sub(1);
+        self.costs.live_allocations = self.costs.live_allocations.wrapping_sub(class.blocks as u64);
+        self.costs.live_bytes = self.costs.live_bytes.saturating_sub(class.bytes);
     }
 
     #[inline]
-    fn free(&mut self, size: u64, epoch: u64, lifetime_ns: u64, temporary: bool) {
-        self.end(size, epoch);
+    fn free(&mut self, class: &KnownAllocClass, epoch: u64, lifetime_ns: u64, temporary: bool) {
+        self.end(class, epoch);
+        let (bytes, blocks) = (class.bytes, class.blocks as u64);
         let costs = &mut self.costs;
-        costs.deallocations += 1;
-        costs.freed_bytes = costs.freed_bytes.saturating_add(size);
-        costs.lifetime_ns = costs.lifetime_ns.saturating_add(lifetime_ns);
+        costs.deallocations += blocks;
+        costs.freed_bytes = costs.freed_bytes.saturating_add(bytes);
+        costs.lifetime_ns = costs.lifetime_ns.saturating_add(lifetime_ns.saturating_mul(blocks));
         if temporary {
-            costs.temporary += 1;
-            costs.temporary_bytes = costs.temporary_bytes.saturating_add(size);
+            costs.temporary += blocks;
+            costs.temporary_bytes = costs.temporary_bytes.saturating_add(bytes);
         }
     }
 }
@@ -514,38 +533,39 @@ impl Sink for Counter<'_> {
 
     #[inline]
     fn alloc(&mut self, now: &Now, alloc_class: u32, birth: Birth) {
-        let Some(&KnownAllocClass { size, site }) = self.alloc_classes.get(alloc_class as usize) else { return };
-        let group = self.group_or_new(site, birth.thread);
+        let Some(&class) = self.alloc_classes.get(alloc_class as usize) else { return };
+        let group = self.group_or_new(class.site, birth.thread);
         if self.selects(now.next_sequence.wrapping_sub(1), birth.thread)
             && let Some(group) = self.groups.get_mut(group)
         {
-            group.alloc(size, self.epoch, now);
-            self.selected.live_bytes = self.selected.live_bytes.saturating_add(size);
+            group.alloc(&class, self.epoch, now);
+            self.selected.live_bytes = self.selected.live_bytes.saturating_add(class.bytes);
             self.selected.held(self.selected.live_bytes, now.time_ns);
         }
-        if self.heap.alloc(size) {
+        if self.heap.alloc(class.bytes) {
             self.new_peak(now);
         }
     }
 
     #[inline]
     fn free(&mut self, now: &Now, sequence: u64, birth: Birth, how: Freed, temporary: bool) {
-        let Some(&KnownAllocClass { size, site }) = self.alloc_classes.get(birth.alloc_class as usize) else { return };
-        let group = self.group(site, birth.thread);
+        let Some(&class) = self.alloc_classes.get(birth.alloc_class as usize) else { return };
+        let group = self.group(class.site, birth.thread);
         if self.selects(sequence, birth.thread)
             && let Some(group) = self.groups.get_mut(group)
         {
             match how {
                 Freed::Leaked => {
-                    group.end(size, self.epoch);
-                    group.left.add(size, sequence >= self.first_sequence, birth.time_ns);
+                    group.end(&class, self.epoch);
+                    let weight = (class.blocks as u64, class.bytes);
+                    group.left.add(weight, sequence >= self.first_sequence, birth.time_ns);
                 }
-                Freed::Replaced => group.end(size, self.epoch),
-                _ => group.free(size, self.epoch, birth.age(now), temporary),
+                Freed::Replaced => group.end(&class, self.epoch),
+                _ => group.free(&class, self.epoch, birth.age(now), temporary),
             }
-            self.selected.live_bytes = self.selected.live_bytes.saturating_sub(size);
+            self.selected.live_bytes = self.selected.live_bytes.saturating_sub(class.bytes);
         }
-        self.heap.free(size);
+        self.heap.free(class.bytes);
         self.implied_frees += (how == Freed::Implied) as u64;
     }
 
@@ -554,6 +574,7 @@ impl Sink for Counter<'_> {
             group.settle(self.epoch);
             group.costs.live_bytes = 0;
             group.costs.live_allocations = 0;
+            group.live_samples = 0;
         }
         self.heap.free_all();
         self.selected.live_bytes = 0;

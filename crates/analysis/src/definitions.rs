@@ -10,8 +10,9 @@ use crate::group_id::GroupId;
 use crate::interning::number_of;
 use crate::known_costs::KnownCosts;
 use format::{
-    AllocClass, AllocClasses, Allocators, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, MemoryParts,
-    Module, Process, Processes, RssSample, Session, StackNode, Stacks, Summary, Thread, Unseen, Waits,
+    AllocClass, AllocClasses, Allocators, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, MapCalls,
+    MemoryParts, Module, Process, Processes, RssSample, Sampling, Session, StackNode, Stacks, Summary, Thread, Unseen,
+    Waits,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,10 +28,17 @@ const MALLOC: &str = "malloc";
 /// The number of a stack that allocates, in order of its first allocation class.
 pub type SiteId = u32;
 
+/// Blocks of a sampled recording are counted in units of this part of a block, because their weights are no whole numbers.
+pub(crate) const SCALE: u32 = 256;
+
 /// An allocation class as it is counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownAllocClass {
     pub(crate) size: u64,
+    /// The bytes that one block counts for: its size, or more if blocks were sampled.
+    pub(crate) bytes: u64,
+    /// The blocks that one block counts for: 1, or `SCALE` times its weight if blocks were sampled.
+    pub(crate) blocks: u32,
     /// The group that its blocks are counted in: its site, unless a view groups blocks by something else or leaves them
     /// out (`GroupId::LEFT_OUT`). `GroupId::LOST` if the definition of the class was lost.
     pub(crate) site: GroupId,
@@ -41,6 +49,14 @@ impl KnownAllocClass {
     pub(crate) fn regrouped(self, group: impl FnOnce(SiteId) -> Option<u32>) -> Self {
         let site = self.site.number().map_or(self.site, |site| GroupId::new(group(site)));
         KnownAllocClass { site, ..self }
+    }
+
+    fn new(size: u64, site: GroupId, sampling: Option<&Sampling>) -> Self {
+        let Some(weight) = sampling.map(|sampling| sampling.weight(size)) else {
+            return KnownAllocClass { size, bytes: size, blocks: 1, site };
+        };
+        let blocks = (weight.blocks * SCALE as f64).round() as u32;
+        KnownAllocClass { size, bytes: weight.bytes.round() as u64, blocks, site }
     }
 }
 
@@ -61,6 +77,8 @@ pub struct Definitions {
     pub waits: Waits,
     /// The parts of the resident memory, or why they were not measured.
     pub memory: MemoryParts,
+    /// How often the program called mmap and its relatives.
+    pub map_calls: Vec<MapCalls>,
     /// The counts of events that were dropped because of the file's size limit.
     pub(crate) folded: Vec<Folded>,
     /// Blocks of a merged trace that were live when their process ended or called exec.
@@ -113,6 +131,7 @@ impl Definitions {
             Block::HeapAtAttach(heap) => self.heap_at_attach = Some(heap),
             Block::Waits(waits) => self.waits = waits,
             Block::MemoryParts(parts) => self.add_memory(parts),
+            Block::MapCalls(calls) => self.map_calls = calls,
             Block::Processes(processes) => self.add_processes(processes),
             Block::Folded(folded) => self.folded.push(*folded),
             Block::Gone(gone) => self.gone.push(gone),
@@ -126,7 +145,7 @@ impl Definitions {
             Block::Unseen(unseen) => self.unseen = unseen,
             Block::Summary(summary) => self.summary = Some(summary),
             Block::Symbols(symbols) => self.names.add(symbols, &self.reloads.first),
-            Block::Events(_) | Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => {}
+            Block::Events(_) | Block::Checkpoint(_) | Block::Index(_) | Block::OtherDomain(_) => {}
         }
         true
     }
@@ -164,14 +183,15 @@ impl Definitions {
     }
 
     pub(crate) fn add_alloc_classes(&mut self, block: &AllocClasses) -> bool {
-        let lost = KnownAllocClass { size: 0, site: GroupId::LOST };
+        let lost = KnownAllocClass::new(0, GroupId::LOST, None);
         if !pad(&mut self.alloc_classes, block.first as usize, lost, &mut self.holes) {
             return false;
         }
         for &AllocClass { size, stack } in &block.alloc_classes {
             let stack = self.reloads.canonical(stack);
             let site = self.site(stack);
-            self.alloc_classes.push(KnownAllocClass { size, site: GroupId::new(Some(site)) });
+            let sampling = self.session.sampling.as_ref();
+            self.alloc_classes.push(KnownAllocClass::new(size, GroupId::new(Some(site)), sampling));
         }
         true
     }
@@ -235,6 +255,11 @@ impl Definitions {
             }
         }
         found
+    }
+
+    /// The size and the site of each allocation class, as far as they are known.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = (u64, SiteId)> {
+        self.alloc_classes.iter().filter_map(|known| Some((known.size, known.site.number()?)))
     }
 
     /// The index of an allocation class's allocator in `allocators`.

@@ -69,7 +69,7 @@ impl Engine {
             None => (0..counter.groups.len() as SiteId).map(|site| Detail { site, ..Detail::default() }).collect(),
         };
         for (row, group) in rows.iter_mut().zip(&counter.groups) {
-            row.own_peak_allocations = group.own_peak_allocations;
+            row.own_peak_allocations = group.own_peak_allocations / counter.scale();
         }
         let mut add_age = |group: Option<(usize, u64)>, ns: u64| {
             if let Some(row) = group.and_then(|(group, _)| rows.get_mut(group)) {

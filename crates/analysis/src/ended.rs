@@ -42,7 +42,7 @@ pub(crate) fn add<'a>(
 
 impl Definitions {
     pub(crate) fn group_of_gone(&self, block: &GoneBlock) -> Option<(usize, u64)> {
-        let KnownAllocClass { size, site } = *self.alloc_classes.get(block.alloc_class as usize)?;
+        let KnownAllocClass { size, site, .. } = *self.alloc_classes.get(block.alloc_class as usize)?;
         Some((site.index(), size))
     }
 

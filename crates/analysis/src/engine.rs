@@ -17,7 +17,7 @@ use crate::moment::{Moment, When};
 use crate::profile::{Profile, Range};
 use crate::query::Query;
 use crate::session_report::{Faults, Report, SiteCosts};
-use format::{Block, BlockKind, Events, Flat, Folded, KdeCounts, Malformed, RawBlock, Totals};
+use format::{Block, BlockKind, Domain, Events, Flat, Folded, KdeCounts, Malformed, RawBlock, Totals};
 
 pub struct Engine {
     pub(crate) definitions: Definitions,
@@ -26,6 +26,8 @@ pub struct Engine {
     faults: Faults,
     /// How many blocks of events came in. `usize::MAX` if the file was counted without making blocks.
     pub(crate) blocks: usize,
+    /// Only malloc's blocks are sampled.
+    domain: Domain,
 }
 
 impl Default for Engine {
@@ -66,7 +68,14 @@ impl Engine {
             index: Index::new(bounds),
             faults: Faults::default(),
             blocks: 0,
+            domain: Domain::Malloc,
         }
+    }
+
+    /// For the blocks of another domain than malloc's.
+    pub const fn of_domain(mut self, domain: Domain) -> Self {
+        self.domain = domain;
+        self
     }
 
     /// Adds the next block of the file.
@@ -130,6 +139,13 @@ impl Engine {
 
     fn define(&mut self, block: Block) -> Result<(), Malformed> {
         let fits = self.definitions.add(block);
+        if self.domain != Domain::Malloc {
+            self.definitions.session.sampling = None;
+        }
+        // The trace of a recording that samples is small, and an index counts whole blocks.
+        if self.definitions.session.sampling.is_some() && self.counter.is_indexed() && self.blocks == 0 {
+            self.counter = EventCounter::session();
+        }
         self.counter.define(&self.definitions, &mut self.index);
         if fits { Ok(()) } else { Err(Malformed::Reference) }
     }
@@ -207,7 +223,10 @@ impl Engine {
             leaked_bytes: counts.live_bytes,
             leaked_allocations: counts.live_allocations,
             peak_bytes: peak.bytes,
-            peak_allocations: peak.allocations,
+            peak_allocations: match self.definitions.session.sampling {
+                Some(_) => counts.peak_allocations,
+                None => peak.allocations,
+            },
             peak_time_ns: peak.time_ns,
             peak_rss_bytes: self.definitions.peak_rss_bytes.max(told.peak_rss_bytes),
             overhead_bytes: self.definitions.overhead_bytes.max(told.overhead_bytes),

@@ -66,7 +66,7 @@ impl Definitions {
     }
 
     pub(crate) fn group_of_row(&self, row: &FoldedRow) -> Option<(usize, u64)> {
-        let KnownAllocClass { size, site } = *self.alloc_classes.get(row.alloc_class as usize)?;
+        let KnownAllocClass { size, site, .. } = *self.alloc_classes.get(row.alloc_class as usize)?;
         Some((site.index(), size))
     }
 }
@@ -75,7 +75,7 @@ impl Counter<'_> {
     /// The group of a row and the size of its blocks. The lifetime of a single folded block is not known, so a query
     /// for lifetimes does not count folded blocks.
     pub(crate) fn group_of_row(&self, row: &FoldedRow) -> Option<(usize, u64)> {
-        let KnownAllocClass { size, site } = self.alloc_class(row.alloc_class)?;
+        let KnownAllocClass { size, site, .. } = self.alloc_class(row.alloc_class)?;
         self.selects_folded(row.thread).then(|| (self.group(site, row.thread), size))
     }
 }

@@ -100,6 +100,22 @@ impl Names {
         number_of(function, &mut self.known_functions, &mut self.functions)
     }
 
+    /// By instance of a module: how many of its frames have no name, and how many it has.
+    pub fn frames_by_module(&self) -> BTreeMap<u16, (usize, usize)> {
+        let mut counts: BTreeMap<u16, (usize, usize)> = BTreeMap::new();
+        for (frame, (from, to)) in &self.frames {
+            let frame = Frame(*frame);
+            if frame.is_marker() || frame.is_jit() {
+                continue;
+            }
+            let places = self.places.get(*from as usize..*to as usize).unwrap_or_default();
+            let count = counts.entry(frame.instance()).or_default();
+            count.0 += places.iter().all(|place| place.function.is_none()) as usize;
+            count.1 += 1;
+        }
+        counts
+    }
+
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }

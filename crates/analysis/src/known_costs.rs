@@ -60,7 +60,7 @@ impl KnownCosts {
     }
 
     /// Refuses a view and a cost that need more than a heap profile has. Returns the query with a cost that it has.
-    pub(crate) fn check(&self, view: View, query: &Query) -> Result<Query, BadQuery> {
+    pub fn check(&self, view: View, query: &Query) -> Result<Query, BadQuery> {
         if !Self::can_show(view) {
             let name = view.name();
             let sentence = format!("the view `{name}` needs events, and this is a heap profile, which has only sums");

@@ -1,11 +1,15 @@
 //! Pairs the functions of two traces by name, and by file where the name is ambiguous (docs/decisions/0031).
 //!
 //! Receives: the tables of two traces. Returns: a number for each function, equal in both traces for the same function.
-//! Must hold: the order of the traces does not matter. Two files of one trace are never merged. The page has the same
-//! rule in `crates/web/page/src/work/pairing.ts`.
+//! Must hold: the order of the traces does not matter. Two files of one trace are never merged. `pairing/names.rs` has
+//! names instead of numbers, for the page.
+mod names;
+
 use crate::frame_names::Level;
 use crate::stack_table::{StackTable, StackTableLevel};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+pub use names::PairNames;
 
 /// One of the two traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

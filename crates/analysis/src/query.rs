@@ -139,6 +139,9 @@ pub struct Query {
     pub allocators: Vec<String>,
     pub size: Option<Span>,
     pub lifetime: Option<Span>,
+    /// Names of functions that count as a part of the allocator, and of functions that do not.
+    pub wrappers: Vec<String>,
+    pub not_wrappers: Vec<String>,
     pub hide: CodeClassSet,
     pub collapse: bool,
     pub merge: Merge,
@@ -176,6 +179,8 @@ impl Default for Query {
             allocators: Vec::new(),
             size: None,
             lifetime: None,
+            wrappers: Vec::new(),
+            not_wrappers: Vec::new(),
             hide: CodeClassSet::default(),
             collapse: false,
             merge: Merge::Function,
@@ -257,7 +262,8 @@ impl Query {
         if !word.is_repeatable {
             self.given.retain(|(known, _)| *known != word.name);
         }
-        self.given.push((word.name, value.to_owned()));
+        let place = self.given.partition_point(|(known, _)| Word::rank(known) <= Word::rank(word.name));
+        self.given.insert(place, (word.name, value.to_owned()));
         Ok(())
     }
 

@@ -34,6 +34,12 @@ impl Word {
         WORDS.iter().find(|word| word.name == name)
     }
 
+    /// The place of a word in the table. Answers repeat the words in this order, so they do not depend on the order in
+    /// which the words were given.
+    pub(crate) fn rank(name: &str) -> usize {
+        WORDS.iter().position(|word| word.name == name).unwrap_or(WORDS.len())
+    }
+
     const fn repeatable(self) -> Self {
         Word { is_repeatable: true, ..self }
     }
@@ -44,23 +50,25 @@ const fn word(name: &'static str, value: &'static str, help: &'static str, views
 }
 
 use View::{
-    Allocators, BottomUp, Callers, Diff, Flame, Leaks, Memory, Processes, Profile, Sizes, Source, Summary, Threads,
-    Timeline, TopDown,
+    Allocators, BottomUp, Callers, Diff, Flame, Leaks, Memory, Processes, Profile, Sizes, Source, Stacks, Summary,
+    Threads, Timeline, TopDown,
 };
 
 pub(crate) const EVERY: &[View] = &View::VALUES;
 /// Views that show the levels of stacks.
 const LEVELS: &[View] = &[BottomUp, TopDown, Callers, Flame];
+/// Views that name the owners of memory.
+const OWNERS: &[View] = &[Summary, Stacks, Timeline, Sizes, Leaks, Diff];
 
 pub const WORDS: &[Word] = &[
     word(
         "domain",
-        "`malloc` (default), `custom`",
-        "whose blocks: malloc's, or those that the program's own allocators reported ([custom-allocators.md](custom-allocators.md)); they are never added up",
+        "`malloc` (default), `custom`, `mapped`",
+        "whose blocks: malloc's, those that the program's own allocators reported ([custom-allocators.md](custom-allocators.md)), or the mappings that the program made itself ([below](#mappings)); they are never added up",
         EVERY,
         |query, value| {
-            let domains = [("malloc", Domain::Malloc), ("custom", Domain::Custom)];
-            query.domain = choose(value, &domains, "must be malloc or custom")?;
+            let domains = Domain::ALL.map(|domain| (domain.name(), domain));
+            query.domain = choose(value, &domains, "must be malloc, custom or mapped")?;
             Ok(())
         },
     ),
@@ -149,6 +157,28 @@ pub const WORDS: &[Word] = &[
             Ok(())
         },
     ),
+    word(
+        "wrapper",
+        "name, repeatable",
+        "this function, and all that it calls, is a part of the allocator, so its caller owns the memory ([blame.md](blame.md)); `*` stands for any text",
+        OWNERS,
+        |query, value| {
+            query.wrappers.push(value.to_owned());
+            Ok(())
+        },
+    )
+    .repeatable(),
+    word(
+        "not-wrapper",
+        "name, repeatable",
+        "this function is not a part of the allocator, although its name or its numbers look like it; `*` stands for any text",
+        OWNERS,
+        |query, value| {
+            query.not_wrappers.push(value.to_owned());
+            Ok(())
+        },
+    )
+    .repeatable(),
     word(
         "cost",
         "see below",

@@ -338,6 +338,10 @@ fn finished(walker: &Walker<Counter<'_>>, first: u64) -> (Vec<Costs>, Peak) {
     let counter = &walker.sink;
     let mut costs: Vec<Costs> = counter.groups.iter().map(|group| counter.costs(group)).collect();
     counter.add_kept(&walker.live, first, &mut costs);
+    let scale = counter.scale();
+    if scale != 1 {
+        costs.iter_mut().for_each(|costs| *costs = costs.rescaled(scale));
+    }
     (costs, counter.peak())
 }
 

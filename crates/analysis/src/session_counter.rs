@@ -5,7 +5,7 @@
 //! made at the end.
 use crate::costs::Costs;
 use crate::counter::Peak;
-use crate::definitions::Definitions;
+use crate::definitions::{Definitions, KnownAllocClass, SCALE};
 use crate::walker::{Now, Sink};
 use format::{ClassCounter, ClassCounts, Freed, LiveBlocks};
 
@@ -34,7 +34,7 @@ impl SessionCounter {
     pub(crate) fn grow(&mut self, definitions: &Definitions) {
         let new = definitions.alloc_classes.get(self.classes.len()..).unwrap_or_default();
         for alloc_class in new {
-            self.classes.define(if alloc_class.site.is_lost() { LOST } else { alloc_class.size });
+            self.classes.define(if alloc_class.site.is_lost() { LOST } else { alloc_class.bytes });
         }
     }
 
@@ -73,10 +73,26 @@ pub(crate) fn sites(classes: &ClassCounter, unfreed: &[Unfreed], definitions: &D
     let unfreed = unfreed.iter().copied().chain(std::iter::repeat(Unfreed::default()));
     for ((counts, alloc_class), unfreed) in classes.counts().zip(&definitions.alloc_classes).zip(unfreed) {
         if let Some(site) = sites.get_mut(alloc_class.site.index()).filter(|_| counts.allocations > 0) {
-            site.add(&costs(&counts, unfreed));
+            site.add(&weighed(costs(&counts, unfreed), alloc_class));
         }
     }
-    sites
+    let scale = if definitions.session.sampling.is_some() { SCALE as u64 } else { 1 };
+    sites.into_iter().map(|site| site.rescaled(scale)).collect()
+}
+
+/// Multiplies numbers of blocks by what one of them counts for. Their bytes were counted with that.
+fn weighed(costs: Costs, class: &KnownAllocClass) -> Costs {
+    let blocks = |count: u64| count.saturating_mul(class.blocks as u64);
+    Costs {
+        allocations: blocks(costs.allocations),
+        deallocations: blocks(costs.deallocations),
+        temporary: blocks(costs.temporary),
+        live_allocations: blocks(costs.live_allocations),
+        kept_allocations: blocks(costs.kept_allocations),
+        peak_allocations: blocks(costs.peak_allocations),
+        size_max: class.size,
+        ..costs
+    }
 }
 
 fn costs(counts: &ClassCounts, Unfreed { replaced, left }: Unfreed) -> Costs {

@@ -6,9 +6,14 @@
 use crate::code_class::{CodeClass, CodeClasses};
 use crate::definitions::{Definitions, SiteId};
 use crate::frame_names::Level;
+use crate::query::Query;
 use crate::suppressions::Suppressions;
+use crate::wrappers::{self, Asked, Finder, Owner, Wrappers};
 use foldhash::{HashMap, HashMapExt};
 use format::{Frame, IntMap};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// A node of the tree of levels. 0 is the root, which has no level.
 pub type NodeId = u32;
@@ -27,6 +32,8 @@ pub struct StackTableLevel {
     pub class: Option<CodeClass>,
     pub inlined: bool,
     is_allocator: bool,
+    /// What a rule of the user says about wrappers of the allocator.
+    pub(crate) wrapper_rule: Option<bool>,
     /// The name as the linker knows it.
     pub raw: Option<u32>,
 }
@@ -46,6 +53,7 @@ impl StackTableLevel {
             class: Some(CodeClass::Program),
             inlined: false,
             is_allocator: false,
+            wrapper_rule: None,
             raw: None,
         }
     }
@@ -63,6 +71,9 @@ pub struct Node {
 pub struct StackTableStack {
     /// The innermost level; 0 if nothing is known.
     pub node: NodeId,
+    /// The level that lists name as the owner of the memory (docs/blame.md); 0 if nothing is known.
+    pub owner: NodeId,
+    /// The owner, if the stack has a level in the user's own code.
     pub blamed: Option<NodeId>,
     /// Index into `suppressions`.
     pub suppressed: Option<u32>,
@@ -70,12 +81,16 @@ pub struct StackTableStack {
 
 #[derive(Clone, Debug, Default)]
 pub struct StackTable {
-    pub strings: Vec<String>,
-    pub levels: Vec<StackTableLevel>,
-    pub nodes: Vec<Node>,
+    pub strings: Arc<Vec<String>>,
+    pub levels: Arc<Vec<StackTableLevel>>,
+    pub nodes: Arc<Vec<Node>>,
     /// By site.
     pub stacks: Vec<StackTableStack>,
     pub suppressions: Suppressions,
+    /// The functions that count as a part of the allocator.
+    pub wrappers: Wrappers,
+    /// By site, the different sizes.
+    pub(crate) sizes: Arc<Vec<Vec<u64>>>,
 }
 
 impl StackTable {
@@ -83,22 +98,71 @@ impl StackTable {
         let mut maker = Maker {
             definitions,
             classes,
-            table: StackTable { nodes: vec![Node { parent: 0, level: None }], suppressions, ..StackTable::default() },
-            strings: HashMap::new(),
+            strings: Vec::new(),
+            levels: Vec::new(),
+            nodes: vec![Node { parent: 0, level: None }],
+            known_strings: HashMap::new(),
             frames: IntMap::default(),
             node_of_stack: vec![0; definitions.nodes.len()],
             node_of_lost: IntMap::default(),
         };
-        for &stack in &definitions.stacks {
-            let mut node = maker.node(stack);
-            while maker.table.level(node).is_some_and(|level| level.is_allocator) {
-                node = maker.table.parent(node);
-            }
-            maker.table.stacks.push(StackTableStack { node, blamed: maker.table.blame(node), suppressed: None });
-        }
-        let mut table = maker.table;
+        let leaves: Vec<NodeId> = definitions.stacks.iter().map(|stack| maker.leaf(*stack)).collect();
+        let unjudged = |node| StackTableStack { node, owner: node, blamed: None, suppressed: None };
+        let mut table = StackTable {
+            strings: Arc::new(maker.strings),
+            levels: Arc::new(maker.levels),
+            nodes: Arc::new(maker.nodes),
+            stacks: leaves.into_iter().map(unjudged).collect(),
+            suppressions,
+            wrappers: Wrappers::default(),
+            sizes: Arc::new(wrappers::sizes(definitions.sizes(), definitions.site_count())),
+        };
+        table.blame(Asked::default());
         table.suppress();
         table
+    }
+
+    /// The same table with the wrappers that a query asks for.
+    pub fn heeding<'a>(&'a self, query: &Query) -> Cow<'a, StackTable> {
+        self.heeding_found(query, &[])
+    }
+
+    /// The same tables of two traces with the wrappers that a query asks for, and with those that were found in either of
+    /// them. Otherwise a function that has nine callers in one trace and ten in the other would look like a change.
+    pub fn heeding_both<'a>(
+        &'a self,
+        base: &'a StackTable,
+        query: &Query,
+    ) -> (Cow<'a, StackTable>, Cow<'a, StackTable>) {
+        let names: [BTreeSet<&str>; 2] = [self, base].map(|table| table.wrappers.found(table).collect());
+        let [own, others] = &names;
+        let missing = |from: &BTreeSet<&str>, to: &BTreeSet<&str>| -> Vec<String> {
+            from.difference(to).map(|name| (*name).to_owned()).collect()
+        };
+        (self.heeding_found(query, &missing(others, own)), base.heeding_found(query, &missing(own, others)))
+    }
+
+    fn heeding_found<'a>(&'a self, query: &Query, found: &[String]) -> Cow<'a, StackTable> {
+        let asked = Asked { wrappers: &query.wrappers, others: &query.not_wrappers, found };
+        if asked.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut table = self.clone();
+        table.blame(asked);
+        Cow::Owned(table)
+    }
+
+    /// Finds the wrappers of the allocator, and then the owner of each stack.
+    fn blame(&mut self, asked: Asked<'_>) {
+        self.wrappers = Finder::new(self, &self.sizes, asked).find();
+        let mut path = Vec::new();
+        let owners: Vec<Owner> =
+            self.stacks.iter().map(|stack| wrappers::owner(self, &self.wrappers, stack.node, &mut path)).collect();
+        self.wrappers.list = wrappers::list(self, &self.wrappers, &self.sizes, &owners);
+        for (stack, owner) in self.stacks.iter_mut().zip(owners) {
+            stack.owner = owner.node;
+            stack.blamed = owner.is_own.then_some(owner.node);
+        }
     }
 
     pub fn text(&self, string: Option<u32>) -> Option<&str> {
@@ -119,11 +183,12 @@ impl StackTable {
     }
 
     pub fn stack(&self, site: SiteId) -> StackTableStack {
-        self.stacks.get(site as usize).copied().unwrap_or(StackTableStack { node: 0, blamed: None, suppressed: None })
-    }
-
-    fn blame(&self, node: NodeId) -> Option<NodeId> {
-        self.path(node).find(|node| self.level(*node).is_some_and(|level| level.class == Some(CodeClass::Program)))
+        self.stacks.get(site as usize).copied().unwrap_or(StackTableStack {
+            node: 0,
+            owner: 0,
+            blamed: None,
+            suppressed: None,
+        })
     }
 
     /// Finds the suppression of each stack: that of its innermost level that matches one.
@@ -142,7 +207,7 @@ impl StackTable {
             })
             .collect();
         let mut of_node: Vec<Option<u32>> = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
+        for node in self.nodes.iter() {
             let own = node.level.and_then(|level| of_level.get(level as usize).copied().flatten());
             let inherited = of_node.get(node.parent as usize).copied().flatten();
             of_node.push(own.or(inherited));
@@ -156,8 +221,10 @@ impl StackTable {
 struct Maker<'a> {
     definitions: &'a Definitions,
     classes: &'a CodeClasses,
-    table: StackTable,
-    strings: HashMap<&'a str, u32>,
+    strings: Vec<String>,
+    levels: Vec<StackTableLevel>,
+    nodes: Vec<Node>,
+    known_strings: HashMap<&'a str, u32>,
     /// Frame -> range of levels, innermost first.
     frames: IntMap<u64, (u32, u32)>,
     /// By stack id minus 1; 0 if the stack has no node yet.
@@ -167,6 +234,19 @@ struct Maker<'a> {
 }
 
 impl<'a> Maker<'a> {
+    /// The innermost node of a stack that is not a function of the allocator itself.
+    fn leaf(&mut self, stack: u32) -> NodeId {
+        let mut node = self.node(stack);
+        while let Some(at) = self.nodes.get(node as usize) {
+            let level = at.level.and_then(|level| self.levels.get(level as usize));
+            if !level.is_some_and(|level| level.is_allocator) {
+                break;
+            }
+            node = at.parent;
+        }
+        node
+    }
+
     fn node(&mut self, stack: u32) -> NodeId {
         let mut pending = Vec::new();
         let mut at = stack;
@@ -186,8 +266,8 @@ impl<'a> Maker<'a> {
             let frame = self.definitions.nodes.get(stack as usize - 1).map_or(Frame::LOST, |node| node.frame);
             let (from, to) = self.frame(frame);
             for level in (from..to).rev() {
-                self.table.nodes.push(Node { parent: node, level: Some(level) });
-                node = self.table.nodes.len() as NodeId - 1;
+                self.nodes.push(Node { parent: node, level: Some(level) });
+                node = self.nodes.len() as NodeId - 1;
             }
             match self.node_of_stack.get_mut(stack as usize - 1) {
                 Some(place) => *place = node,
@@ -208,13 +288,13 @@ impl<'a> Maker<'a> {
         if let Some(known) = self.frames.get(&frame.0) {
             return *known;
         }
-        let from = self.table.levels.len() as u32;
+        let from = self.levels.len() as u32;
         let levels: Vec<Level<'a>> = self.definitions.levels_of(frame).collect();
         for level in levels {
             let made = self.level(&level);
-            self.table.levels.push(made);
+            self.levels.push(made);
         }
-        let range = (from, self.table.levels.len() as u32);
+        let range = (from, self.levels.len() as u32);
         self.frames.insert(frame.0, range);
         range
     }
@@ -232,14 +312,15 @@ impl<'a> Maker<'a> {
             class: marker.is_none().then(|| self.classes.of(level)),
             inlined: level.inlined,
             is_allocator: level.is_allocator(),
+            wrapper_rule: self.classes.wrapper_rule(level),
             raw: self.string(level.raw),
         }
     }
 
     fn string(&mut self, text: Option<&'a str>) -> Option<u32> {
         let text = text?;
-        let strings = &mut self.table.strings;
-        Some(*self.strings.entry(text).or_insert_with(|| {
+        let strings = &mut self.strings;
+        Some(*self.known_strings.entry(text).or_insert_with(|| {
             strings.push(text.to_owned());
             strings.len() as u32 - 1
         }))

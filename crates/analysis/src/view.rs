@@ -23,6 +23,7 @@ mod support;
 mod threads;
 mod timeline;
 mod tree;
+mod wrapper_rows;
 
 pub use allocators::{AllocatorRow, allocator_rows};
 pub use diff::{FunctionDiff, State, functions as diff_functions, functions_of_one as diff_of_one};
@@ -31,7 +32,9 @@ pub use keys::namespace;
 pub use lazy_tree::{LazyNodeId, LazyTree};
 pub use leaks::{Leak, Verdict, judge};
 pub use lifetimes::{LifetimeBucket, lifetimes};
-pub use memory::{gives_back_bytes, memory_instants, memory_sums, why_no_memory};
+pub use memory::{
+    Gain, Hint, gives_back_bytes, memory_hints, memory_instants, memory_sums, named_parts, why_no_memory,
+};
 pub use paths::Paths;
 pub use processes::{ProcessCosts, combined_peak, exit_words, process_rows, processes};
 pub use sizes::{SizeBucket, sizes};
@@ -42,6 +45,7 @@ pub use support::heeding;
 pub use threads::{ThreadRow, threads};
 pub use timeline::{TimelineColumns, timeline_columns};
 pub use tree::Direction;
+pub use wrapper_rows::{WrapperRow, wrapper_rows};
 
 use crate::emptiness::{why_empty, why_none_of};
 use crate::engine::Engine;
@@ -134,6 +138,8 @@ pub fn answer(
         within = known.check(view, &within)?;
     }
     let (asked, query) = (query, &within);
+    let table = trace.table.heeding(query);
+    let trace = &mut Trace { engine: trace.engine, table: &table, blocks: trace.blocks, complete: trace.complete };
     let profile = trace.engine.profile(trace.blocks, query)?;
     let mut envelope = Envelope::new(view, query, trace, &profile, out);
     let table = trace.table;

@@ -1,5 +1,5 @@
-//! The functions that are patched at their entry. These are the functions of the table in `capture::allocators` and two
-//! functions through which a program forbids itself system calls.
+//! The functions that are patched at their entry. These are the functions of the table in `capture::allocators`, two
+//! functions through which a program forbids itself system calls, and those by which it changes its mappings.
 use crate::files::Symbols;
 use capture::allocators::{self, Effect, Family, Jemalloc, Meaning};
 use capture::entry::{Entry, Shim};
@@ -19,11 +19,21 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Returns true for a function that allocates and frees nothing: one by which a program forbids itself system calls,
-    /// or one that makes or replaces a process.
+    /// Returns true for a function of no allocator: one by which a program forbids itself system calls,
+    /// one that makes or replaces a process, or one that changes mappings.
     pub const fn is_no_allocator(&self) -> bool {
-        matches!(self.shim, Shim::Prctl | Shim::Syscall | Shim::Execve | Shim::Fork | Shim::Fexecve)
+        matches!(self.shim, Shim::Prctl | Shim::Syscall | Shim::Execve | Shim::Fork | Shim::Fexecve | Shim::Exit)
+            || self.is_mapping()
     }
+
+    pub const fn is_mapping(&self) -> bool {
+        is_mapping(self.shim)
+    }
+}
+
+/// Returns true for the shim of a function that changes mappings.
+pub const fn is_mapping(shim: Shim) -> bool {
+    matches!(shim, Shim::Mmap | Shim::Munmap | Shim::Mremap | Shim::Madvise | Shim::Shmat | Shim::Shmdt)
 }
 
 const SANITIZERS: [(&str, &str, &str); 4] = [
@@ -36,9 +46,26 @@ const SANITIZERS: [(&str, &str, &str); 4] = [
 /// The functions through which programs forbid themselves system calls or the time stamp counter. They are hooked only
 /// in a file that also has a malloc, as libc has.
 const FORBIDDING: [(&str, Shim); 2] = [("prctl", Shim::Prctl), ("syscall", Shim::Syscall)];
-/// The function to which all exec functions of a libc lead, and its fork. They are hooked only in a program that heaptrack
-/// has started.
-const PROCESSES: [(&str, Shim); 3] = [("execve", Shim::Execve), ("fork", Shim::Fork), ("fexecve", Shim::Fexecve)];
+/// The function to which all exec functions of a libc lead, its fork, and the function to which its `exit` leads. They are
+/// hooked only in a program that heaptrack has started, and in a process whose children are followed.
+const PROCESSES: [(&str, Shim); 4] =
+    [("execve", Shim::Execve), ("fork", Shim::Fork), ("fexecve", Shim::Fexecve), ("_Exit", Shim::Exit)];
+/// The functions that change mappings. They are hooked only in a libc that is a module of its own: in a static program,
+/// calls of its allocator could not be told from those of the program.
+const MAPPING: [(&str, Shim); 7] = [
+    ("mmap", Shim::Mmap),
+    ("mmap64", Shim::Mmap),
+    ("munmap", Shim::Munmap),
+    ("mremap", Shim::Mremap),
+    ("madvise", Shim::Madvise),
+    ("shmat", Shim::Shmat),
+    ("shmdt", Shim::Shmdt),
+];
+
+/// Returns the shim of a function that is no allocator's.
+fn other_shim(name: &str) -> Option<Shim> {
+    FORBIDDING.iter().chain(&PROCESSES).chain(&MAPPING).find(|(known, _)| *known == name).map(|(_, shim)| *shim)
+}
 
 /// glibc's functions that call free for blocks that the program has already freed.
 const CACHES: [&str; 2] = ["tcache_thread_shutdown", "__malloc_arena_thread_freeres"];
@@ -61,10 +88,10 @@ impl Allocators {
     }
 
     pub fn find(&self, name: &str) -> Option<Wanted> {
-        if let Some((_, shim)) = FORBIDDING.iter().chain(&PROCESSES).find(|(known, _)| *known == name) {
+        if let Some(shim) = other_shim(name) {
             let meaning = Entry::NONE.meaning;
             let group = (Family::Libc, String::new());
-            return Some(Wanted { shim: *shim, plain: None, is_malloc: false, is_main_free: false, meaning, group });
+            return Some(Wanted { shim, plain: None, is_malloc: false, is_main_free: false, meaning, group });
         }
         let known = allocators::find(name).or_else(|| {
             let (prefix, base) = Jemalloc::split(name)?;
@@ -108,7 +135,8 @@ pub fn is_wanted(name: &[u8]) -> bool {
     allocators::may_be_known(name)
         || CACHES.contains(&name)
         || name == allocators::NAME_TO_MIB
-        || FORBIDDING.iter().chain(&PROCESSES).any(|(known, _)| *known == name)
+        || name == allocators::MAIN_HEAP
+        || other_shim(name).is_some()
         || SANITIZERS.iter().any(|(symbol, ..)| *symbol == name)
 }
 

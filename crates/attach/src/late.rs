@@ -144,8 +144,11 @@ impl Patcher {
             }
             let plain = plain_addresses(&symbols);
             let mut look = Look::at(object, symbols, maps, &self.memory, false);
-            look.candidates
-                .retain(|candidate| !matches!(candidate.wanted.shim, Shim::Execve | Shim::Fork | Shim::Fexecve));
+            look.candidates.retain(|candidate| {
+                let is_process =
+                    matches!(candidate.wanted.shim, Shim::Execve | Shim::Fork | Shim::Fexecve | Shim::Exit);
+                !is_process && !candidate.wanted.is_mapping()
+            });
             if !module.is_hooked {
                 use_own_names(&mut look);
             }

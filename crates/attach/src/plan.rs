@@ -8,7 +8,7 @@ use crate::candidates::{Candidate, Look, drop_forwarders, drop_passed_on, keep_a
 use crate::code::Site;
 use crate::error::Refusal;
 use crate::files::{Object, Symbols};
-use crate::hooked_functions::{self, Wanted};
+use crate::hooked_functions::{self, Wanted, is_mapping};
 use crate::imports::{self, Export, Import};
 use crate::late::{self, Loaded, Separate};
 use crate::loader::Loader;
@@ -31,7 +31,7 @@ pub struct Planned {
     pub meaning: Meaning,
     pub allocator: AllocatorId,
     /// For a function that throws, such as `operator new`: the variant that returns null. For jemalloc's mallctlbymib: its
-    /// mallctlnametomib.
+    /// mallctlnametomib. For mimalloc's mi_heap_destroy: its mi_heap_main.
     pub nothrow: Nothrow,
     pub internal: [u64; INTERNAL],
 }
@@ -106,7 +106,8 @@ impl Plan {
             let mut look = Look::at(object, symbols, maps, memory, loader.is_static);
             look.candidates.retain(|candidate| match candidate.wanted.shim {
                 Shim::Execve | Shim::Fexecve => process.is_followed || process.hold.hooks_exec(),
-                Shim::Fork => process.is_followed || process.hold.is_on(),
+                Shim::Fork | Shim::Exit => process.is_followed || process.hold.is_on(),
+                _ if candidate.wanted.is_mapping() => !object.is_program && late::is_libc(object.name()),
                 _ => true,
             });
             looks.push(look);
@@ -125,6 +126,7 @@ impl Plan {
         {
             return Err(refused.swap_remove(at));
         }
+        plan.name_allocators(&objects);
         if !plan.entries.is_empty() {
             let beyond = "a call of it is recorded only if it reaches another allocator";
             plan.notes.extend(refused.iter().map(|refusal| format!("{refusal}: {beyond}")));
@@ -219,6 +221,10 @@ impl Plan {
                 let name = format!("{}{}", candidate.wanted.group.1, allocators::NAME_TO_MIB);
                 nothrow = symbols.find(&name).map_or(Nothrow::None, |function| Nothrow::Unchanged(function.at));
             }
+            if meaning.effect == Effect::DestroyHeap && candidate.wanted.group.0.id() == AllocatorId::Mimalloc {
+                let main = symbols.find(allocators::MAIN_HEAP);
+                nothrow = main.map_or(Nothrow::None, |function| Nothrow::Unchanged(function.at));
+            }
             if is_throwing(shim) && nothrow == Nothrow::None {
                 let name = &candidate.function.name;
                 self.notes
@@ -238,6 +244,20 @@ impl Plan {
             });
         }
         Ok(())
+    }
+
+    /// Tells the functions that change mappings where allocators besides libc are. There is room for two.
+    fn name_allocators(&mut self, objects: &[Object]) {
+        let program = objects.iter().find(|object| object.is_program).map(|object| object.start);
+        let is_other = |entry: &&Planned| !is_mapping(entry.shim) && Some(entry.module.start) != program;
+        let mut others: Vec<Range> = self.entries.iter().filter(is_other).map(|entry| entry.module).collect();
+        others.sort_by_key(|module| module.start);
+        others.dedup();
+        for entry in self.entries.iter_mut().filter(|entry| is_mapping(entry.shim)) {
+            let others =
+                others.iter().filter(|other| **other != entry.module).flat_map(|other| [other.start, other.end]);
+            entry.internal.iter_mut().zip(others).for_each(|(place, address)| *place = address);
+        }
     }
 
     /// Removes functions that can neither be patched nor hooked through imports, and adds notes about them. If a

@@ -226,4 +226,4 @@ fn loader_slot(
 
 /// `CoreAddresses::shims` is indexed by `Shim as usize`, so `CoreTable::shims` in the capture library must have the
 /// same order. If this fails, a shim was added: check that both have it at the same place.
-const _: () = assert!(Shim::COUNT == 13);
+const _: () = assert!(Shim::COUNT == 20);

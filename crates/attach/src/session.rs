@@ -28,7 +28,7 @@ use crate::reports;
 use crate::scan;
 use crate::world::World;
 use capture::api::{ENTRIES, Located};
-use capture::core::{ACTIVE, AttachBlock, EARLY, PassedOn};
+use capture::core::{ACTIVE, AttachBlock, EARLY, EXACT, PassedOn};
 use capture::modules::Description;
 use channel::{Clock, Fence, ModuleFlags, Phase, Region, Stamp};
 use std::sync::atomic::Ordering;
@@ -268,7 +268,8 @@ fn open(
     }
     reports::fill(memory, &tables, &prepared.places.reports).map_err(failed)?;
     // The first thread of a program that is held has no thread pointer yet, and no hook may use one.
-    let gate = if process.hold.is_on() { EARLY } else { ACTIVE };
+    let open = if region.header().sampling.rate.load(Ordering::Relaxed) == 0 { ACTIVE | EXACT } else { ACTIVE };
+    let gate = if process.hold.is_on() { EARLY } else { open };
     memory.write_words(journal.gate, &[u64::from(gate)]).map_err(failed)?;
     Ok(tables)
 }

@@ -14,7 +14,7 @@ use capture::context::{Context, Next};
 use capture::core::{AttachBlock, CORE};
 use capture::entry::{CoreTable, Entry};
 use capture::events::attached::{self, Call};
-use capture::events::{self, heaps};
+use capture::events::{self, heaps, mappings};
 use capture::exec::{Flavour, Strings, run_patched};
 use capture::fork::call_patched;
 use capture::loader::heaptrack_loader_entry;
@@ -46,6 +46,13 @@ static heaptrack_core_table: CoreTable = CoreTable {
         execve_entry,
         fork_entry,
         fexecve_entry,
+        exit_entry,
+        mmap_entry,
+        munmap_entry,
+        mremap_entry,
+        madvise_entry,
+        shmat_entry,
+        shmdt_entry,
     ],
     reports: capture::api::ENTRY_POINTS,
 };
@@ -68,6 +75,53 @@ extern "C" fn during_resize(call: &mut Call, entry: &Entry) -> Next {
 
 extern "C" fn during_heap(call: &mut Call, entry: &Entry) -> Next {
     heaps::call(call, entry)
+}
+
+/// Calls a function that changes mappings.
+fn call_map(arguments: [u64; 6], entry: &Entry) -> u64 {
+    // SAFETY: the profiler has written the address of the function's own code into `real`, and an entry never changes
+    // once a patch leads to it (`entry.rs`). These functions take six words at most.
+    let function: capture::mappings::Function = unsafe { core::mem::transmute(entry.real) };
+    let [a, b, c, d, e, f] = arguments;
+    function(a, b, c, d, e, f)
+}
+
+extern "C" fn during_mmap(call: &mut Call, entry: &Entry) -> Next {
+    call.result = call_map(call.arguments, entry);
+    mappings::mapped(&mut call.context, Some(entry), call.result, call.arguments[1])
+}
+
+extern "C" fn during_madvise(call: &mut Call, entry: &Entry) -> Next {
+    call.result = call_map(call.arguments, entry);
+    let [address, bytes, advice, ..] = call.arguments;
+    mappings::advised(&mut call.context, Some(entry), call.result, [address, bytes, advice])
+}
+
+extern "C" fn during_shmat(call: &mut Call, entry: &Entry) -> Next {
+    call.result = call_map(call.arguments, entry);
+    mappings::attached_shared(&mut call.context, Some(entry), call.result, call.arguments[0])
+}
+
+extern "C" fn during_munmap(call: &mut Call, entry: &Entry) -> Next {
+    let [address, bytes, ..] = call.arguments;
+    let real = || call_map(call.arguments, entry);
+    call.result = mappings::unmap(&call.context, Some(entry), [address, bytes], real);
+    Next::DONE
+}
+
+extern "C" fn during_shmdt(call: &mut Call, entry: &Entry) -> Next {
+    let real = || call_map(call.arguments, entry);
+    call.result = mappings::detach_shared(&call.context, Some(entry), call.arguments[0], real);
+    Next::DONE
+}
+
+extern "C" fn during_mremap(call: &mut Call, entry: &Entry) -> Next {
+    let arguments = call.arguments;
+    let [old, old_bytes, bytes, flags, ..] = arguments;
+    let (result, next) =
+        mappings::remap(&mut call.context, Some(entry), [old, old_bytes, bytes], flags, || call_map(arguments, entry));
+    call.result = result;
+    next
 }
 
 /// Any byte serves as a `std::nothrow_t`.
@@ -211,6 +265,13 @@ careful!(resize_entry, ["call {during}",], [], during = sym during_resize,);
 
 careful!(heap_entry, ["call {during}",], [], during = sym during_heap,);
 
+careful!(mmap_entry, ["call {during}",], [], during = sym during_mmap,);
+careful!(munmap_entry, ["call {during}",], [], during = sym during_munmap,);
+careful!(mremap_entry, ["call {during}",], [], during = sym during_mremap,);
+careful!(madvise_entry, ["call {during}",], [], during = sym during_madvise,);
+careful!(shmat_entry, ["call {during}",], [], during = sym during_shmat,);
+careful!(shmdt_entry, ["call {during}",], [], during = sym during_shmdt,);
+
 // A function that throws. An exception cannot pass our frames. So the shim calls the variant that returns null
 // instead. If it does return null, the shim restores the registers and the stack and jumps to the throwing function,
 // so that none of our frames is left.
@@ -319,7 +380,15 @@ extern "C" fn during_fork(entry: &Entry) -> i32 {
     unsafe { call_patched(entry.real) }
 }
 
-/// libc's `execve`, `fexecve` and `fork`. `$register` gets the address of the entry. After the slot has pushed it, the stack is
+extern "C" fn during_exit(status: i32, entry: &Entry) {
+    capture::ending::note(status);
+    // SAFETY: the profiler has written the address of the code of libc's `_exit` into `real`, and an entry never changes
+    // once a patch leads to it (`entry.rs`). `_exit` has this signature.
+    let real: extern "C" fn(i32) = unsafe { core::mem::transmute(entry.real) };
+    real(status);
+}
+
+/// libc's `execve`, `fexecve`, `fork` and `_exit`. `$register` gets the address of the entry. After the slot has pushed it, the stack is
 /// aligned for a call.
 macro_rules! calling {
     ($name:ident, $register:literal, $during:ident) => {
@@ -342,6 +411,7 @@ macro_rules! calling {
 calling!(execve_entry, "rcx", during_execve);
 calling!(fexecve_entry, "rcx", during_fexecve);
 calling!(fork_entry, "rdi", during_fork);
+calling!(exit_entry, "rsi", during_exit);
 
 /// # Safety
 /// Slots alone lead here (see this file's head).

@@ -11,8 +11,10 @@ mod entries;
 mod exec;
 mod family_shims;
 mod fork;
+mod map_shims;
 mod memory;
 mod opening;
+mod sampled_shims;
 mod sandbox;
 mod shims;
 

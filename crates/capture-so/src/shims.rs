@@ -4,11 +4,13 @@
 //! an unwinder can walk through them. The shim of an allocation makes a [`Context`] on the stack, calls the real
 //! function, and then records. The shim of a free records and then jumps, so no frame of ours is left when the real
 //! free runs.
+use crate::sampled_shims as sampled;
 use capture::context::{Context, Next};
 use capture::events::{self, nesting as nested};
 use capture::hooks::Hook;
 use capture::nesting;
 use capture::real::{FUNCTIONS, function};
+use capture::sampling::SHIMS_SAMPLE;
 use capture::{context_shim, load_registers, pop_registers, push_registers};
 
 extern "C" fn after_malloc(context: &mut Context) -> Next {
@@ -93,12 +95,23 @@ extern "C" fn before_other(context: &mut Context) {
 }
 
 /// Defines a shim that makes a `Context`, runs `$body` and all next parts, and returns the result.
+///
+/// If blocks are sampled, jumps to the shim for that instead: `sampled::$name`.
 macro_rules! with_context {
     ($name:ident, [$($body:tt)*], $($operands:tt)*) => {
         context_shim! {
             #[unsafe(no_mangle)]
-            fn $name [$($body)*] ["mov rax, [rsp]",] $($operands)*
+            fn $name first [jump_if_sampled!(),] [$($body)*] ["mov rax, [rsp]",] $($operands)*
+            is_sampled = sym SHIMS_SAMPLE,
+            sampled = sym sampled::$name,
         }
+    };
+}
+
+/// The only cost of sampling in a recording that does not sample: a branch that is never taken.
+macro_rules! jump_if_sampled {
+    () => {
+        "cmp dword ptr [rip + {is_sampled}], 0\njne {sampled}"
     };
 }
 
@@ -134,12 +147,15 @@ macro_rules! freeing {
         capture::shim! {
             #[unsafe(no_mangle)]
             fn $name [
+                jump_if_sampled!(),
                 push_registers!(cfi rdi, rsi, rdx),
                 "lea rsi, [rsp + 32]",
                 "call {before}",
                 pop_registers!(cfi rdx, rsi, rdi),
                 "jmp qword ptr [rip + {functions} + {offset}]",
             ]
+            is_sampled = sym SHIMS_SAMPLE,
+            sampled = sym sampled::$name,
             before = sym before_free,
             functions = sym FUNCTIONS,
             offset = const Hook::$upper as usize * 8,

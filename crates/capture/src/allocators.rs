@@ -95,7 +95,8 @@ pub enum Effect {
     /// As `InPlace`, but returns the block, or null.
     Expand,
     Free,
-    /// Frees all blocks of a heap; with `DestroyHeap` the heap itself too. See [`crate::events::heaps`].
+    /// Frees all blocks of a heap; with `DestroyHeap` the heap itself too. See [`crate::events::heaps`]. mimalloc 3 refuses to destroy its
+    /// main heap: `Entry::nothrow` is its function that returns this heap (`mi_heap_main`), or 0.
     ResetHeap,
     DestroyHeap,
     /// Makes a heap. What it allocates for that is the allocator's own, and is freed with the heap.
@@ -407,6 +408,9 @@ const JEMALLOC_PREFIXES: [&str; 4] = ["je_", "_rjem_", "_rust_je_", "jemalloc_"]
 
 /// jemalloc's function that makes the numbers of a name, for mallctlbymib.
 pub const NAME_TO_MIB: &str = "mallctlnametomib";
+
+/// The function of mimalloc 3 that returns its main heap.
+pub const MAIN_HEAP: &str = "mi_heap_main";
 
 /// Functions that only jemalloc has and that allocate and free nothing.
 const JEMALLOC_OTHERS: [&str; 6] = ["mallctl", "mallctlbymib", NAME_TO_MIB, "malloc_stats_print", "nallocx", "sallocx"];

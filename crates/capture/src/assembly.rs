@@ -60,13 +60,18 @@ macro_rules! shim {
 }
 
 /// Defines a shim that saves registers and arguments as a `Context` at rsp, runs `$body`, which returns the next part
-/// in rax, runs all next parts, and then `$end`.
+/// in rax, runs all next parts, and then `$end`. `$first` is run before the registers are saved.
 #[macro_export]
 macro_rules! context_shim {
     ($(#[$attribute:meta])* $visibility:vis fn $name:ident [$($body:tt)*] [$($end:tt)*] $($operands:tt)*) => {
+        $crate::context_shim! { $(#[$attribute])* $visibility fn $name first [] [$($body)*] [$($end)*] $($operands)* }
+    };
+    ($(#[$attribute:meta])* $visibility:vis fn $name:ident first [$($first:tt)*] [$($body:tt)*] [$($end:tt)*]
+        $($operands:tt)*) => {
         $crate::shim! {
             $(#[$attribute])*
             $visibility fn $name [
+                $($first)*
                 "sub rsp, 88",
                 ".cfi_def_cfa_offset 96",
                 "mov [rsp + 80], rbp",

@@ -47,6 +47,8 @@ pub const PAUSED: u32 = 4;
 /// A bit of the gate, alone: the process will record as soon as its first thread has a thread pointer. A program that
 /// was patched before its first instruction begins like this (`core/early.rs`).
 pub const EARLY: u32 = 8;
+/// A bit of the gate: every block is recorded. If `ACTIVE` is set and this is not, blocks are sampled (`sampling.rs`).
+pub const EXACT: u32 = 16;
 
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -69,10 +69,11 @@ pub struct Entry {
     /// instructions, from which a jump leads to the rest.
     pub real: u64,
     /// For a throwing `operator new`: the variant that returns null instead. For jemalloc's mallctlbymib: its
-    /// mallctlnametomib, or 0.
+    /// mallctlnametomib, or 0. For mimalloc's mi_heap_destroy: its mi_heap_main, or 0.
     pub nothrow: u64,
     /// The module that the function is in.
     pub module: Range,
+    /// Of a function that changes mappings: where other allocators are, as pairs of start and end.
     pub internal: [u64; INTERNAL],
     pub meaning: Meaning,
     /// `AllocatorId`, for the events.
@@ -86,6 +87,14 @@ impl Entry {
     pub fn is_internal_call(&self, caller: u64) -> bool {
         let [first, ..] = self.internal;
         first != 0 && self.internal.contains(&caller)
+    }
+
+    /// Of a function that changes mappings: returns true if the call that returns to `caller` was made by libc or by an
+    /// allocator, for its own use.
+    pub fn is_by_allocator(&self, caller: u64) -> bool {
+        let [first, first_end, second, second_end] = self.internal;
+        let others = [Range { start: first, end: first_end }, Range { start: second, end: second_end }];
+        self.module.holds(caller) || others.iter().any(|other| other.holds(caller))
     }
 
     /// The entry of no function.
@@ -146,6 +155,10 @@ shims! {
     Fork,
     /// libc's `fexecve`, which makes a system call of its own.
     Fexecve,
+    /// libc's `_exit`, to which `exit` leads.
+    Exit,
+    /// libc's functions that change mappings, see `mappings.rs`.
+    Mmap, Munmap, Mremap, Madvise, Shmat, Shmdt,
 }
 
 /// What heaptrack needs to know of the capture library when it writes the library into a running process. Exported as

@@ -10,20 +10,23 @@ pub mod custom;
 mod entering;
 pub mod families;
 pub mod heaps;
+pub mod mappings;
 pub mod nesting;
 mod realloc;
+pub mod sampled;
 mod stacks;
 mod threads;
 
 pub use realloc::reallocate;
-pub use threads::{begin_early, note_fork};
+pub use threads::{begin_early, note_exit, note_fork};
 
 use crate::context::{Context, Next};
-use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
+use crate::core::{ACTIVE, CORE, COUNTING, Core, EXACT, PAUSED};
 use crate::local::Local;
 use crate::memo::Memo;
 use crate::resume_state::ResumeState;
-use channel::{Kind, encode_alloc, encode_free};
+use crate::sampling;
+use channel::{Kind, encode_alloc, encode_free, is_map_call};
 use core::sync::atomic::Ordering;
 use entering::{AtWork, Entered, Quick, enter, enter_quickly, leave};
 use stacks::{known_stack, remembered, remembered_elsewhere, walk_and_write};
@@ -56,10 +59,10 @@ pub fn allocated(context: &mut Context, address: u64, size: u64) -> Next {
     Next::then(allocated_slowly)
 }
 
-/// Returns true if recording is on, and nothing special is going on.
+/// Returns true if recording is on, every block is recorded, and nothing special is going on.
 #[inline(always)]
 fn is_plainly_recording(core: &Core) -> bool {
-    core.gate() & (ACTIVE | PAUSED | COUNTING) == ACTIVE
+    core.gate() & (ACTIVE | EXACT | PAUSED | COUNTING) == ACTIVE | EXACT
 }
 
 /// The part of `allocated` that nearly all allocations take. The guard is up for `entered`.
@@ -131,9 +134,13 @@ extern "C" fn allocated_slowly(context: &mut Context) -> Next {
     let mut entered = if local != 0 {
         Entered { local: local as *mut Local, nested: false }
     } else {
-        if core.gate_or_join() & (ACTIVE | PAUSED) != ACTIVE {
+        let gate = core.gate_or_join();
+        if gate & (ACTIVE | PAUSED) != ACTIVE {
             core.note_early();
             return Next::DONE;
+        }
+        if sampling::concerns(gate, address) {
+            return Next::then(sampled::decide_about);
         }
         let Some(mut entered) = enter(core, context.cfa()) else { return Next::DONE };
         entered.writer(core).begin_events(1);
@@ -148,7 +155,7 @@ extern "C" fn allocated_slowly(context: &mut Context) -> Next {
         }
     }
     leave(&mut entered);
-    if core.gate() & COUNTING != 0 {
+    if core.gate() & COUNTING != 0 && !is_map_call(size) {
         core.counted();
     }
     Next::DONE
@@ -161,7 +168,7 @@ pub fn freeing(address: u64, cfa: u64) {
         return;
     }
     let core = &CORE;
-    if core.gate() & ACTIVE != 0
+    if core.gate() & EXACT != 0
         && let Some(mut entered) = enter_quickly(core, cfa)
     {
         entered.writer(core).begin_events(1);
@@ -189,7 +196,11 @@ fn freed_without_room(address: u64, local: *mut Local) {
 #[inline(never)]
 fn freeing_slowly(address: u64, cfa: u64) {
     let core = &CORE;
-    if core.gate_or_join() & ACTIVE == 0 || families::free_inside(address, cfa) {
+    let gate = core.gate_or_join();
+    if sampling::concerns(gate, address) {
+        return sampled::freeing(address, cfa);
+    }
+    if gate & ACTIVE == 0 || families::free_inside(address, cfa) {
         return;
     }
     let Some(mut entered) = enter(core, cfa) else { return };

@@ -147,13 +147,16 @@ unsafe fn run_with(real: impl Fn(Strings) -> i32, flavour: Flavour, first: usize
     // SAFETY: null, or the path or the file name of the call: `is_readable` has found its end.
     unsafe { leaving(if has_path { first as *const u8 } else { core::ptr::null() }) };
     // SAFETY: `first` is what the flavour takes: `is_readable`.
-    let obstacle = if may_look { unsafe { obstacle(flavour, first, carried) } } else { Some(UnrecordedExec::Sandbox) };
+    let found = if may_look { unsafe { obstacle(flavour, first, carried) } } else { Some(UnrecordedExec::Sandbox) };
     // SAFETY: the path or the file name of the call: `is_readable` has found its end.
     let path = if has_path { unsafe { bytes(first as *const u8) } } else { &[] };
     let is_wanted = follow::wants_program(path);
-    let asks = obstacle == Some(UnrecordedExec::Static) && is_wanted;
+    let asks = matches!(found, Some(UnrecordedExec::Static | UnrecordedExec::OwnMalloc)) && is_wanted;
     let answer = if asks { starting::ask() } else { Answer::None };
-    let why = obstacle.filter(|_| !matches!(answer, Answer::Held(_)));
+    let is_held = matches!(answer, Answer::Held(_));
+    // If such a program is not patched, what it allocates otherwise and what it starts is still recorded.
+    let obstacle = found.filter(|why| *why != UnrecordedExec::OwnMalloc || is_held);
+    let why = obstacle.filter(|_| !is_held);
     CORE.note_unrecorded_exec(why);
     let run =
         why.filter(|_| is_wanted && matches!(answer, Answer::None)).and_then(|why| UnrecordedRun::count(path, why));
@@ -263,7 +266,7 @@ pub unsafe fn spawn(kind: Spawn, arguments: [usize; 6]) -> i32 {
     let carried = if is_followed { CORE.carried() } else { None };
     // SAFETY: the path or file name of the program's own call, and a list of strings: `is_readable`.
     let edited = carried.and_then(|carried| unsafe {
-        if obstacle(flavour, path, carried).is_some() {
+        if obstacle(flavour, path, carried).is_some_and(|why| why != UnrecordedExec::OwnMalloc) {
             Edited::without_ours(environment, carried)
         } else {
             Edited::with_ours(environment, carried)

@@ -173,7 +173,7 @@ pub unsafe fn hide(first: *const LinkMap, program: Headers, ourselves: u64) -> b
     // SAFETY: `own` is an entry of the stable list: listed maps are whole (see `LinkMap`).
     let Some(symbols) = (unsafe { Symbols::of(own) }) else { return false };
     let mut is_whole = true;
-    for name in NAMES {
+    for name in NAMES.iter().chain(crate::mappings::NAMES) {
         // SAFETY: the caller promises that `first` is the loader's list and stable.
         if unsafe { real::is_visible_behind(first, own.dynamic as u64, name) } {
             continue;

@@ -127,6 +127,19 @@ pub fn shared_hub() -> Option<&'static Hub> {
     hub().filter(|hub| hub.is_shared != 0)
 }
 
+/// How long a thread of this process may wait until the profiler has patched modules.
+pub fn loading_patience_ms() -> u64 {
+    shared_hub().map_or(0, |hub| hub.loading_patience_ms.load(Ordering::Acquire) as u64)
+}
+
+/// Wakes the thread of the profiler that answers questions of all processes.
+pub fn ring_starts() {
+    if let Some(hub) = shared_hub() {
+        hub.starts_bell.fetch_add(1, Ordering::Release);
+        sys::futex_wake(&hub.starts_bell);
+    }
+}
+
 /// Stores how this process came to its shared memory. Must be called before the collector can see that it has joined.
 pub fn store_origin(header: &Header, parent_pid: u32, fork: Option<u32>) {
     header.origin.parent_pid.store(parent_pid, Ordering::Relaxed);

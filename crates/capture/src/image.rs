@@ -4,6 +4,7 @@
 //! its environment. So before an exec, this code does what the kernel and the loader will do: it finds the file,
 //! follows scripts, reads the ELF header, and checks access to the library and the channel. A file that tells nothing
 //! (because it is unreadable or of an unknown format) counts as recordable, as it does when a program is launched.
+use crate::dynamic_section::DynamicSection;
 use crate::environment::{Carried, bytes};
 use crate::exec::Flavour;
 use crate::sys;
@@ -163,7 +164,17 @@ fn obstacle_of(file: i32, head: &[u8], is_loader: bool) -> Option<UnrecordedExec
     if gains_rights(file) {
         return Some(UnrecordedExec::Privileged);
     }
-    (!is_loader && !has_interpreter(file, head)).then_some(UnrecordedExec::Static)
+    if is_loader {
+        return None;
+    }
+    if !has_interpreter(file, head) {
+        return Some(UnrecordedExec::Static);
+    }
+    let section = DynamicSection::find(file, head)?;
+    if section.is_sanitized() {
+        return Some(UnrecordedExec::Sanitizer);
+    }
+    section.defines(b"malloc").then_some(UnrecordedExec::OwnMalloc)
 }
 
 /// Returns true if the program gains privileges. Then the kernel tells the loader to ignore LD_PRELOAD.

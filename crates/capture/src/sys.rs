@@ -43,6 +43,26 @@ unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, 
     result
 }
 
+/// Makes any system call.
+///
+/// # Safety
+/// As for `call`.
+pub unsafe fn call_any(number: usize, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+    // SAFETY: the caller promises that the call is defined for these arguments.
+    unsafe { call(number, a, b, c, d, e, f) }
+}
+
+/// Returns the size of a segment of shared memory, or `None` if the kernel does not tell.
+pub fn shared_segment_bytes(id: u32) -> Option<u64> {
+    const SHMCTL: usize = 31;
+    const IPC_STAT: usize = 2;
+    // The kernel's `struct shmid64_ds` has 112 bytes. Its `struct ipc64_perm` has 48, and the size follows.
+    let mut status = [0u64; 14];
+    // SAFETY: the kernel writes one `struct shmid64_ds` to `status`, which has room for it.
+    let result = unsafe { call(SHMCTL, id as usize, IPC_STAT, status.as_mut_ptr() as usize, 0, 0, 0) };
+    (result == 0).then_some(status[6])
+}
+
 /// Returns the address that a mapping call returned, or `None` for an error.
 fn mapped(result: isize) -> Option<*mut u8> {
     if (-4095..0).contains(&result) { None } else { Some(result as *mut u8) }
@@ -321,6 +341,34 @@ pub fn now_ns() -> u64 {
 pub fn is_readable(address: usize) -> bool {
     // SAFETY: the call has no effect, because `how` is invalid. The kernel checks the address itself.
     address >= LOWEST && unsafe { call(14, usize::MAX, address, 0, 8, 0, 0) != EFAULT }
+}
+
+/// Returns true if this process has no other thread. Returns false if the kernel cannot be asked.
+pub fn is_only_thread() -> bool {
+    /// A folder for each thread is linked from this one, besides the usual two links of a folder.
+    const LINKS: u32 = 3;
+    let mut words = [0u32; STATUS_WORDS];
+    let path = b"/proc/self/task\0";
+    // SAFETY: `path` ends with a NUL. The kernel writes a `struct stat` of 144 bytes into `words`, which has that size.
+    // Both live through the call.
+    let done = unsafe { call(262, AT_FDCWD, path.as_ptr() as usize, words.as_mut_ptr() as usize, 0, 0, 0) } == 0;
+    done && words[4] == LINKS
+}
+
+/// Blocks all signals that can be blocked, in the calling thread.
+pub fn block_signals() {
+    const SIG_SETMASK: usize = 2;
+    let all = u64::MAX;
+    // SAFETY: the kernel reads a mask of eight bytes, which lives through the call.
+    unsafe { call(14, SIG_SETMASK, (&raw const all) as usize, 0, 8, 0, 0) };
+}
+
+/// Ends the process.
+pub fn exit_group(status: i32) -> ! {
+    loop {
+        // SAFETY: the call has no argument in memory, and does not return.
+        unsafe { call(231, status as usize, 0, 0, 0, 0, 0) };
+    }
 }
 
 /// Returns true if the calling thread runs on its alternate signal stack.

@@ -7,7 +7,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HTCHANL1");
 /// The collector and the capture library ship in one binary, so the target accepts only an equal version.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 11;
 
 numbered! {
     /// The state of the session. Stored in `Header::phase`.
@@ -77,6 +77,8 @@ numbered! {
         MemoBroken = 6 => "memo_broken",
         /// A program that was patched before its first instruction allocated before it had a thread pointer.
         NoThreadPointer = 7 => "no_thread_pointer",
+        /// A block was to be sampled, but there was no room for its address among those of the sampled live blocks.
+        SamplesFull = 8 => "samples_full",
     }
     pub fn name
 }
@@ -159,6 +161,17 @@ pub struct Loading {
     pub mapped_at: AtomicU64,
 }
 
+/// The part of the header about a recording that samples, see [`crate::SamplingSetup`].
+#[cfg_attr(loom, derive(Default))]
+#[repr(C)]
+pub struct Sampling {
+    /// C: 0 = every block is recorded.
+    pub rate: AtomicU64,
+    /// C, before the target starts.
+    pub exact_above: u64,
+    pub seed: u64,
+}
+
 /// One page. "C" marks a field that the collector writes, "T" one that the target writes.
 #[cfg_attr(loom, derive(Default))]
 #[repr(C)]
@@ -175,6 +188,8 @@ pub struct Header {
     pub suppressions: Suppressions,
     /// C: nonzero = every event reads the clock, because the events of several processes are put into one order.
     pub reads_every_clock: u32,
+    /// C: nonzero = the program's own mappings are recorded, too (`MapCall`).
+    pub records_maps: u32,
     /// T: how the process came to this shared memory, if a tree of processes is followed.
     pub origin: Origin,
     /// The pid of the process that may record. When heaptrack launches a program, the forked child writes it just
@@ -246,6 +261,12 @@ pub struct Header {
     pub loading: Loading,
     /// T: how many child processes the program has started, if they are not followed.
     pub children: AtomicU32,
+    /// T: the stamp at which a process of a followed tree began to end itself while it had several threads. 0 = it has not.
+    /// The other threads may write events after it, until the kernel has ended them.
+    pub exits_at: AtomicU64,
+    /// T: its exit code, stored before `exits_at`.
+    pub exit_code: AtomicU32,
+    pub sampling: Sampling,
 }
 
 impl Header {

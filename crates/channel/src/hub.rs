@@ -95,7 +95,10 @@ pub struct Hub {
     pub names: [u8; NAMES],
     /// C: nonzero while a thread of the profiler answers `starts`.
     pub answers_starts: AtomicU32,
-    /// T: futex, incremented for every new request in `starts`.
+    /// C: how long a thread of a process that has executed a program may wait until the profiler has patched modules, in
+    /// milliseconds, if `Header::loading` does not say it. 0 = no thread asks.
+    pub loading_patience_ms: AtomicU32,
+    /// T: futex, incremented for every new request in `starts`, and for every question by `Header::loading`.
     pub starts_bell: AtomicU32,
     pub starts: [StartRequest; STARTS],
     /// T: the programs that ran unrecorded, and how many runs have no place there.

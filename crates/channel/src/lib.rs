@@ -37,6 +37,7 @@ mod region;
 mod requests;
 mod ring;
 mod room;
+mod sampling;
 mod slot;
 mod starts;
 mod sync;
@@ -50,7 +51,7 @@ pub use free_slots::Reaped;
 pub use geometry::{Geometry, GeometryError, MapUnit, PAGE, WriterMemory};
 pub use header::{
     Clock, ExitHandshake, Fence, Header, Heaptrace, LONGEST_COMMAND, Loading, LoadingStep, Loss, MAGIC, NO_CALLS_SAID,
-    NO_CALLS_SEEN, OnFull, Origin, Phase, Suppressions, VERSION,
+    NO_CALLS_SEEN, OnFull, Origin, Phase, Sampling, Suppressions, VERSION,
 };
 pub use hub::{HUB_MAGIC, Hub, NAMES, OFFERS, Offer, OfferState};
 #[cfg(loom)]
@@ -58,12 +59,14 @@ pub use model_memory::ModelMemory;
 pub use module::{BUILD_ID_MAX, Module, ModuleFlags};
 pub use record::{
     ALLOC_WORDS, AllocatorId, CUSTOM, Decoder, Event, FORK, FORK_FAILED, FREE_WORDS, HeapMark, IN_HEAP, KIND_BITS,
-    Kind, MAX_PATH, MAX_SIZE, PATH_HEAD_WORDS, Path, Plain, Record, RecordError, StackId, Stamp, encode_alloc,
-    encode_fork, encode_free, encode_heap, encode_mark, encode_path, is_in_heap, split_size, tagged,
+    Kind, MAX_PATH, MAX_SIZE, MapCall, PAGE_BITS, PATH_HEAD_WORDS, Path, Plain, Record, RecordError, StackId, Stamp,
+    encode_alloc, encode_exit, encode_fork, encode_free, encode_heap, encode_mark, encode_path, is_in_heap,
+    is_map_call, split_size, tagged,
 };
 pub use region::Region;
 pub use requests::{MOST_REQUESTS, Request, Requests, Waiting};
 pub use ring::{Ring, RingError};
+pub use sampling::{MAX_RATE, Sampler, SamplingSetup, first_state, gap, next_state, sampled_bytes};
 pub use slot::{Intent, Owner, SlotHeader, SlotState};
 pub use starts::{STARTS, ShortName, StartRequest, StartStep, UNRECORDED, UnrecordedProgram, short_name};
 pub use unrecorded::UnrecordedExec;

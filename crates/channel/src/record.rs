@@ -11,10 +11,13 @@
 //!         |  value                                      |   word 1
 //! Image, of a fork:
 //!         | 1 | number of the fork (31) | pid of the child (32) |   word 1
+//! Image, of the end of the process: as of a fork, with the number 0 and its exit code in place of the pid
 //! Image, of a heap (`HeapMark`):
 //!         | 0 | 1 | mark (14) | address of the heap (48) |   word 1
 //! AllocBy: as Alloc, but the size is smaller than 2^40. Its bits 46..40 are the `AllocatorId`; bit 47 is set if the
 //! block is in the heap that the `HeapMark` before it names.
+//! Its bits 46..40 are a `MapCall` instead if the event is about a mapping of the program. The size is then in pages, and
+//! C is set.
 //! Skip    (no further word)
 //!
 //!          63       48 47            16 15      3 2  0
@@ -71,8 +74,8 @@ numbered! {
         ThreadStart = 3,
         /// A program image starts here: the first one, or the next one after an exec. All earlier blocks are gone. The
         /// value is the image's number. Or, if the upper bit of the value is set: the process forks. That is only written
-        /// if its children are followed, once before the fork, and once after it. Or, if the next bit is set: a
-        /// `HeapMark`.
+        /// if its children are followed, once before the fork, and once after it. If the number of the fork is 0: the process ends.
+        /// Or, if the next bit is set: a `HeapMark`.
         Image = 4,
         /// The free half of a realloc.
         FreeByRealloc = 5,
@@ -147,6 +150,48 @@ impl HeapMark {
     }
 }
 
+/// The size of a page, in which `MapCall` counts: 2 to this power.
+pub const PAGE_BITS: u32 = 12;
+
+numbered! {
+    /// A call by which the program changes its mappings. It stands where an allocation has its allocator.
+    pub enum MapCall: u8 {
+        Mmap = 64 => "mmap",
+        Munmap = 65 => "munmap",
+        /// The two halves of an mremap: what it moves, stamped before the call, and what it makes, stamped after it.
+        MremapFrom = 66 => "mremap from",
+        Mremap = 67 => "mremap",
+        Shmat = 68 => "shmat",
+        /// The size is not known here: it is that of the mapping at the address.
+        Shmdt = 69 => "shmdt",
+        /// `madvise`, which frees pages and keeps the mapping.
+        DontNeed = 70 => "madvise(MADV_DONTNEED)",
+        Free = 71 => "madvise(MADV_FREE)",
+    }
+    pub fn name
+}
+
+impl MapCall {
+    /// Returns the call whose number a decoded size has in place of the allocator.
+    #[inline]
+    pub fn of(size: u64) -> Option<MapCall> {
+        let number = split_size(size).1.checked_sub(MapCall::Mmap as u8)?;
+        MapCall::ALL.get(number as usize).copied()
+    }
+
+    /// The size of an event of this call, for `encode_alloc`.
+    #[inline]
+    pub const fn size(self, bytes: u64) -> u64 {
+        tagged(bytes.saturating_add((1 << PAGE_BITS) - 1) >> PAGE_BITS & ((1 << TAG_AT) - 1), self as u8)
+    }
+}
+
+/// Returns true for the size of an event of a `MapCall`, as `MapCall::size` has made it.
+#[inline(always)]
+pub const fn is_map_call(size: u64) -> bool {
+    size >> 61 == TAGGED >> 61 && size >> TAG_AT & MapCall::Mmap as u64 != 0
+}
+
 /// Set in the number of the allocator if the block is in a heap. See `HeapMark::In`.
 pub const IN_HEAP: u8 = 1 << 7;
 
@@ -215,6 +260,12 @@ pub enum Event {
         /// 0 before the fork. After it the pid of the child, or `FORK_FAILED`.
         pid: u32,
     },
+    /// The process is about to end itself, and has no other thread. Nothing of it follows. Only written if its tree is
+    /// followed. A process that is killed, or has several threads, ends without it.
+    Exit {
+        stamp: Stamp,
+        code: u8,
+    },
     Heap {
         stamp: Stamp,
         mark: HeapMark,
@@ -230,6 +281,7 @@ impl Event {
             | Event::ThreadStart { stamp, .. }
             | Event::Image { stamp, .. }
             | Event::Fork { stamp, .. }
+            | Event::Exit { stamp, .. }
             | Event::Heap { stamp, .. } => stamp,
         }
     }
@@ -284,6 +336,11 @@ pub const fn encode_fork(stamp: Stamp, fork: u32, pid: u32) -> [u64; 2] {
 }
 
 #[inline]
+pub const fn encode_exit(stamp: Stamp, code: u8) -> [u64; 2] {
+    encode_fork(stamp, 0, code as u32)
+}
+
+#[inline]
 pub const fn encode_heap(stamp: Stamp, mark: HeapMark, heap: u64) -> [u64; 2] {
     [stamp << KIND_BITS | Kind::Image as u64, mark.value(heap)]
 }
@@ -335,7 +392,9 @@ impl Plain {
 /// What an `Image` record says.
 #[cold]
 const fn rare_event(stamp: Stamp, value: u64) -> Event {
-    if value & FORK != 0 {
+    if value >> 32 == FORK >> 32 {
+        Event::Exit { stamp, code: value as u8 }
+    } else if value & FORK != 0 {
         Event::Fork { stamp, fork: (value >> 32) as u32 & 0x7fff_ffff, pid: value as u32 }
     } else if let Some((mark, heap)) = HeapMark::from_value(value) {
         Event::Heap { stamp, mark, heap }
@@ -464,6 +523,7 @@ mod tests {
         words.extend(encode_mark(Kind::Image, 80, 2));
         words.extend(encode_fork(81, 3, 4243));
         words.extend(encode_heap(82, HeapMark::PartOf, 0x7fff_1234_5000));
+        words.extend(encode_exit(83, 7));
         let mut decoder = Decoder::new(&words);
         let mut events = Vec::new();
         while let Ok(Some(event)) = decoder.decode() {
@@ -478,6 +538,7 @@ mod tests {
                 Event::Image { stamp: 80, image: 2 },
                 Event::Fork { stamp: 81, fork: 3, pid: 4243 },
                 Event::Heap { stamp: 82, mark: HeapMark::PartOf, heap: 0x7fff_1234_5000 },
+                Event::Exit { stamp: 83, code: 7 },
             ]
         );
         assert_eq!(decoder.remaining(), 0);
@@ -546,6 +607,21 @@ mod tests {
             let plain = Decoder::new(&words).plain().map(|plain| (plain.head, plain.size));
             assert_eq!(plain, Some((5 << KIND_BITS | 1, both)));
         }
+    }
+
+    #[test]
+    fn a_map_call_comes_back_with_its_pages() {
+        for (index, call) in MapCall::ALL.into_iter().enumerate() {
+            let bytes = 4096 * index as u64 + 1;
+            let words = encode_alloc(5, CUSTOM | 0x7fff_0000_0000, call.size(bytes), 3);
+            let Ok(Some(Event::Alloc { size, .. })) = Decoder::new(&words).decode() else { panic!("{words:x?}") };
+            assert_eq!((MapCall::of(size), split_size(size).0), (Some(call), index as u64 + 1));
+            assert!(is_map_call(call.size(bytes)) && !is_map_call(bytes) && !is_map_call(tagged(bytes, 6)));
+        }
+        assert_eq!(
+            (MapCall::of(4096), MapCall::of(6 << ALLOCATOR_AT), MapCall::of(72 << ALLOCATOR_AT)),
+            (None, None, None)
+        );
     }
 
     #[test]

@@ -11,6 +11,10 @@ numbered! {
         Architecture = 4 => "is built for another architecture",
         /// The target is in a seccomp sandbox, so the capture library may not make the system calls that would tell.
         Sandbox = 5 => "was started from a seccomp sandbox",
+        /// It must load its own library first.
+        Sanitizer = 6 => "is built with AddressSanitizer or MemorySanitizer",
+        /// Our library is not asked for malloc. It is preloaded in any case, unless the profiler patches the program.
+        OwnMalloc = 7 => "defines malloc itself",
     }
     /// The rest of a sentence that begins with "because the new program".
     pub fn reason

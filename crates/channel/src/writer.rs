@@ -17,7 +17,7 @@ mod checked;
 
 use crate::clock_skipping::ClockSkipping;
 use crate::header::{Header, Loss};
-use crate::record::{HeapMark, Kind, Stamp, encode_fork, encode_heap, encode_mark};
+use crate::record::{HeapMark, Kind, Stamp, encode_exit, encode_fork, encode_heap, encode_mark};
 use crate::region::Region;
 use crate::ring::Ring;
 use crate::slot::{Intent, SlotHeader};
@@ -349,6 +349,12 @@ impl<'a, H: Host> RingWriter<'a, H> {
     pub fn note_fork(&mut self, fork: u32, pid: u32) {
         self.begin_events(1);
         self.write(|stamp| encode_fork(stamp, fork, pid));
+    }
+
+    /// Writes that the process ends.
+    pub fn note_exit(&mut self, code: u8) {
+        self.begin_events(1);
+        self.write(|stamp| encode_exit(stamp, code));
     }
 
     /// Writes a mark about a heap.

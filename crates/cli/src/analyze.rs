@@ -3,8 +3,10 @@
 //! Receives: files, and where to listen. Returns: the address on stdout, then serves until it is stopped. Must hold: a
 //! single file that is no trace is reported before the server starts; of several files, the page shows which one is
 //! bad. In an ssh session, the command to type on the user's own machine is printed.
-use crate::say;
+use crate::check::all_rules;
 use crate::trouble::unreadable;
+use crate::viewer::find_page;
+use crate::{dataset, say};
 use anyhow::Context;
 use clap::Parser;
 use heaptrack_trace::OpenTrace;
@@ -21,18 +23,25 @@ Examples:
   heaptrack analyze heaptrack.ls.42.htz                   opens the browser
   heaptrack analyze new.htz --compare old.htz             what changed
   heaptrack analyze --no-browser --port 8000 a.htz b.htz  two traces, at a fixed port
+  heaptrack analyze /data/heap --where version=1.5 --compare-where version=1.4   the mean of many traces
 
 Only this machine can connect, and only with the token in the address. Over ssh, the command for your own machine is printed.
 
 Exit code: 0; 2 wrong usage, or a file that cannot be read.";
 
 /// Opens the page in the browser: a timeline, trees, a flame graph and more, for one or several traces.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(name = "heaptrack analyze", bin_name = "heaptrack analyze", version, after_help = HELP)]
 pub struct Analyze {
     /// A trace to compare with. All numbers are then differences to it, also for several files.
     #[arg(short = 'd', long, visible_alias = "diff", value_name = "BASE", value_hint = clap::ValueHint::FilePath)]
     pub compare: Option<PathBuf>,
+    /// Open the traces of a dataset that fulfil a condition, as one: FILE is the folder of the dataset.
+    #[arg(long = "where", value_name = "WHERE", conflicts_with = "compare")]
+    pub condition: Option<String>,
+    /// With --where: the traces of the same dataset to compare with.
+    #[arg(long, value_name = "WHERE", requires = "condition")]
+    pub compare_where: Option<String>,
     /// Known leaks, in LSan's format: lines of leak:NAME.
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub suppressions: Vec<PathBuf>,
@@ -60,6 +69,17 @@ pub struct Analyze {
 }
 
 pub fn run(options: &Analyze) -> anyhow::Result<ExitCode> {
+    let Some(condition) = &options.condition else { return serve(options) };
+    let [dataset] = options.files.as_slice() else {
+        anyhow::bail!("--where opens one dataset, and there are {} files", options.files.len())
+    };
+    let mut selected = options.clone();
+    selected.files = vec![dataset::profile(dataset, condition)?];
+    selected.compare = options.compare_where.as_deref().map(|base| dataset::profile(dataset, base)).transpose()?;
+    serve(&selected)
+}
+
+fn serve(options: &Analyze) -> anyhow::Result<ExitCode> {
     let store = store(options)?;
     let server = Server::bind(options.listen.unwrap_or(Ipv4Addr::LOCALHOST.into()), options.port)?;
     let mut address = server.address();
@@ -87,13 +107,13 @@ fn store(options: &Analyze) -> anyhow::Result<Arc<TraceStore>> {
         look(file)?;
     }
     let settings = Options {
-        rules: options.rules.as_deref().map(named_text).transpose()?,
+        rules: all_rules(options.rules.as_deref())?,
         suppressions: options.suppressions.iter().map(|file| named_text(file)).collect::<anyhow::Result<_>>()?,
         builtin: !options.disable_builtin_suppressions,
         embedded: !options.disable_embedded_suppressions,
-        tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
+        tool: crate::TOOL.to_owned(),
     };
-    Ok(TraceStore::new(&files, settings)?)
+    Ok(TraceStore::new(&files, settings, find_page)?)
 }
 
 /// Opens a file, so that a bad one gives the same error as in every other command. Of a trace only the beginning is read.

@@ -8,6 +8,7 @@ use crate::attach::Attach;
 use crate::cargo_heaptrack::{self, CargoHeaptrack};
 use crate::check::Check;
 use crate::completions::Completions;
+use crate::dataset::Dataset;
 use crate::detach::Detach;
 use crate::diff::Diff;
 use crate::export::Export;
@@ -19,10 +20,12 @@ use crate::print::Print;
 use crate::record::Record;
 use crate::recording_options;
 use crate::report::Report;
+use crate::snapshot::Snapshot;
 use crate::symbolize::Symbolize;
 use crate::test_sections::{self, TestSections};
 use crate::trim::Trim;
 use crate::tui::{RecordedTui, Tui};
+use crate::viewer::Viewer;
 use crate::wrong_usage::Wrong;
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
@@ -33,6 +36,7 @@ pub enum Invocation {
     Record(Record),
     Attach(Attach),
     Detach(Detach),
+    Snapshot(Snapshot),
     Print(Box<Print>),
     Check(Box<Check>),
     Cargo(CargoHeaptrack),
@@ -51,6 +55,8 @@ pub enum Invocation {
     Completions(Completions),
     Man(Man),
     Mcp(Mcp),
+    Viewer(Viewer),
+    Dataset(Dataset),
 }
 
 /// Ends the process on wrong usage (2), `--help` and `--version` (0).
@@ -106,6 +112,7 @@ fn subcommand(first: &str, words: &[OsString]) -> Result<Option<Invocation>, Wro
     Ok(Some(match first {
         "attach" => Invocation::Attach(recording_options::parse(words())?),
         "detach" => Invocation::Detach(Detach::try_parse_from(words())?),
+        "snapshot" => Invocation::Snapshot(Snapshot::try_parse_from(words())?),
         "print" => Invocation::Print(Box::new(Print::from_words(words())?)),
         "check" => Invocation::Check(Box::new(Check::try_parse_from(words())?)),
         test_sections::NAME => Invocation::TestSections(TestSections::try_parse_from(words())?),
@@ -121,6 +128,9 @@ fn subcommand(first: &str, words: &[OsString]) -> Result<Option<Invocation>, Wro
         "merge" => Invocation::Merge(Merge::try_parse_from(words())?),
         "completions" => Invocation::Completions(Completions::try_parse_from(words())?),
         "mcp" => Invocation::Mcp(Mcp::try_parse_from(words())?),
+        // Its program has options of its own, also --help.
+        "dataset" => Invocation::Dataset(Dataset { words: words().split_off(1) }),
+        "viewer" => Invocation::Viewer(Viewer::try_parse_from(words())?),
         "man" => Invocation::Man(Man::try_parse_from(words())?),
         _ => return Ok(None),
     }))
@@ -267,6 +277,8 @@ mod tests {
         assert!(matches!(parse("heaptrack -a x.htz y.htz"), Invocation::Analyze(a) if a.files.len() == 2));
         assert!(matches!(parse("heaptrack_gui -d base.htz x.htz"), Invocation::Analyze(a) if a.compare.is_some()));
         assert!(matches!(parse("heaptrack report x.htz -o y.html"), Invocation::Report(_)));
+        assert!(matches!(parse("heaptrack viewer -o y.html"), Invocation::Viewer(_)));
+        assert!(matches!(parse("heaptrack dataset report d --json"), Invocation::Dataset(d) if d.words.len() == 3));
         assert!(
             matches!(parse("heaptrack --live ./analyze x"), Invocation::Record(r) if r.recording.live && r.command.len() == 2)
         );

@@ -4,7 +4,7 @@
 //! attached to: one sentence and exit code 3. Wrong usage, also a wrong place for the trace or a
 //! limit that is not possible: exit code 2. A build with
 //! the feature `checks` returns 70 if a check failed. Must hold: the program keeps running, whatever happens to us. Its code is restored at Ctrl-C,
-//! SIGTERM and the end of the given time. No trace is left unless recording began.
+//! SIGTERM and the end of the given time. SIGUSR1 takes a snapshot. No trace is left unless recording began.
 use crate::library::{self, Library};
 use crate::naming_thread::Names;
 use crate::output::Output;
@@ -12,8 +12,9 @@ use crate::patching_thread::{DebugSymbols, Patching, Way};
 use crate::record::{self, Ending, FAILED_CHECK, NOTICED, Record, has_memory, patch_search};
 use crate::recorder_limits::{NotPossible, RecorderLimits};
 use crate::recording_options::RecordingOptions;
-use crate::starting_thread::{NotPatched, Starting};
+use crate::starting_thread::Starting;
 use crate::status::{Bytes, Count, StatusLine};
+use crate::triggers::Triggers;
 use crate::values::duration;
 use crate::{say, signals};
 use attach::{Attached, Checked, Children, Interrupt, PassedOn, Prepared, Recorder, Refusal, Standing};
@@ -122,8 +123,13 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
         let is_usage = refusal.code == crate::USAGE;
         return Err(if is_usage { WrongUsage(refusal.sentence).into() } else { anyhow::anyhow!(refusal.sentence) });
     }
-    let stop = signals::stop_flag()?;
+    let asked = Arc::new(AtomicBool::new(false));
+    let stop = signals::stop_flag(Some(&asked))?;
     let limits = RecorderLimits::prepare(&options.recording.recorder)?;
+    let collectors = crate::scraping::bind_if_asked(&options.recording)
+        .map_err(|error| WrongUsage(crate::trouble::sentence(&error)))?;
+    let pushing = crate::pushing::prepare(&options.recording.push, options.recording.quiet)
+        .map_err(|error| WrongUsage(crate::trouble::sentence(&error)))?;
     let pidfd = |pid: u32| pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok();
     let with_names = !options.recording.no_symbols && has_memory();
     let (target, begun) = again_after_exec(|| {
@@ -134,7 +140,11 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     let pidfd = pidfd(options.pid);
     let Begun { recording, attached, patching, tree, mut output, path, is_kde } = begun;
     let RecordingOptions { quiet, live, search, .. } = &options.recording;
-    let page = live.then(|| crate::live::start(&path)).flatten();
+    let store = crate::live::SharedStore::new(&path);
+    let page = live.then(|| crate::live::start(&store)).flatten();
+    let _scraping = collectors.and_then(|bound| bound.start(&store));
+    let triggers = Triggers::start(&options.recording, output.place(), recording.stats(), options.pid, asked);
+    let pushing = pushing.and_then(|prepared| prepared.start(&store));
     // Not earlier, because a limited recorder would pause the program for longer while it attaches.
     limits.apply("heaptrack");
     let line = StatusLine::start(recording.stats(), File::open(output.folder()).ok(), *quiet, *live);
@@ -142,6 +152,9 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
         target.and_then(|target| Names::start(output.place(), recording.blocks(), search.search(), Some(target)));
     let cause = wait(options, &attached, &recording, pidfd.as_ref(), &stop);
     line.end();
+    if let Some(triggers) = triggers {
+        triggers.stop();
+    }
     for note in patching.map(Patching::stop).unwrap_or_default().iter().filter(|_| !quiet) {
         say(format_args!("heaptrack: {note}"));
     }
@@ -149,6 +162,9 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     stop.store(false, Ordering::Release);
     let outcome = finish(options, cause, attached, recording, tree, &names, &limits);
     let code = conclude(options, outcome, names, &path, &mut output, is_kde);
+    if let Some(pushing) = pushing {
+        pushing.finish(&path);
+    }
     if let Some(page) = page {
         page.wait(|| {
             while !stop.load(Ordering::Acquire) {
@@ -221,7 +237,8 @@ fn begin(options: &Attach, checked: Checked) -> anyhow::Result<Begun> {
     let attached = prepared.begin(&recording.mapping().region(), recording.now(), passed_on)?;
     let tree = library.zip(recording.tree_hub()).zip(hub).map(|((library, tree_hub), hub)| {
         record::allow_more_files();
-        let starting = Starting::start(tree_hub, hub, library.path.clone(), patch_search(search));
+        let starting =
+            Starting::start(tree_hub, hub, library.path.clone(), patch_search(search), search.asks_servers());
         Tree { _library: library, starting }
     });
     let patcher = Way::Attached(Box::new(attached.patcher()));
@@ -250,16 +267,18 @@ fn plan(options: &Attach, prepared: &Prepared, output: &Output, file: File, exe:
             lsan_symbol: 0,
             watched: false,
             reads_every_clock: options.follow.is_some(),
+            records_maps: !options.recording.no_mmap && options.follow.is_none(),
+            sampling: Default::default(),
         },
         file,
-        bound: options.recording.max_size.map(|bytes| Bound { bytes, place: output.place() }),
+        bound: Bound::new(options.recording.max_size, options.recording.keep_last, output.place()),
         threads: options.recording.recorder_threads,
         follows: options.follow.clone(),
         memory_every: options.recording.memory_every.0,
         folder: output.folder(),
         command: prepared.command(),
         exe,
-        tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
+        tool: crate::TOOL.to_owned(),
     }
 }
 
@@ -352,7 +371,10 @@ fn finish(
     if let Some(names) = names {
         names.stop();
     }
-    let not_patched = tree.and_then(|tree| tree.starting).map_or_else(NotPatched::default, Starting::stop);
+    let (not_patched, notes) = tree.and_then(|tree| tree.starting).map(Starting::stop).unwrap_or_default();
+    for note in notes.iter().filter(|_| !options.recording.quiet) {
+        say(format_args!("heaptrack: {note}"));
+    }
     let outcome = recording.finish_inspected(End::from(exit), crate::unseen::inspect(not_patched));
     match detached {
         Ok(Ok(restored)) => {
@@ -438,7 +460,8 @@ fn conclude(
         (&options.recording.search, options.recording.quiet, options.recording.max_size, names.is_some());
     let left = "still live at detach";
     let limits = options.recording.recorder.words();
-    Ending { search, quiet, max_size, with_names, names, is_kde, left, limits }.conclude(&outcome, path, output);
+    Ending { search, quiet, max_size, with_names, names, is_kde, is_sampled: false, left, limits }
+        .conclude(&outcome, path, output);
     match outcome.failed_check {
         Some(_) => ExitCode::from(FAILED_CHECK),
         None if is_cut => ExitCode::from(CUT),

@@ -4,6 +4,7 @@
 //! more formats, and an exit code: 0 if all budgets were kept, 1 if not. Must hold: a budget that cannot be judged is not
 //! kept.
 mod budget;
+mod code_rules;
 mod flame;
 mod github;
 mod json;
@@ -17,6 +18,7 @@ mod sarif;
 mod settings;
 mod text;
 
+pub use code_rules::all_rules;
 pub use options::{Check, Output};
 pub use outcome::Outcome;
 pub use settings::Settings;

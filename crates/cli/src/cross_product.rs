@@ -51,6 +51,7 @@ fn options(files: &Files, output: Output) -> Vec<TriedOption> {
     let is = |view| output == Output::View(view);
     let leaked = if output == Output::Folded { "--flamegraph-cost-type leaked" } else { "" };
     let own = if is(View::Flame) { "--hide all-but-mine" } else { "" };
+    let heeds_wrappers = output.heeds("wrapper") || !matches!(output, Output::View(_) | Output::Event);
     vec![
         switch("shorten-templates", "0"),
         switch("merge-backtraces", "0"),
@@ -62,6 +63,8 @@ fn options(files: &Files, output: Output) -> Vec<TriedOption> {
         switch("peak-limit", "1"),
         switch("sub-peak-limit", "1"),
         needing(file("rules", "rules"), own),
+        switch("wrapper", "text::parse"),
+        needing(switch("not-wrapper", "text::parse"), if heeds_wrappers { "--wrapper text::parse" } else { "" }),
         file("print-histogram", "new.sizes"),
         file("print-flamegraph", "new.folded"),
         file("print-massif", "new.massif"),
@@ -236,7 +239,7 @@ fn no_option_of_print_is_ignored() {
             options(&files, output).into_iter().partition(|asked| is_left_out(output, asked.option));
         let mut counts = Counts::default();
         asked.iter().for_each(|asked| counts.check(&files, output, asked));
-        assert_eq!(counts.heeded + counts.refused + left_out.len(), 49, "{output:?}");
+        assert_eq!(counts.heeded + counts.refused + left_out.len(), 51, "{output:?}");
         assert_eq!(counts.heeded == 0, output == Output::Event, "{output:?}: of one event nothing can be left out");
         faults.extend(counts.faults);
     }
@@ -268,8 +271,10 @@ fn no_option_of_report_is_ignored() {
     };
     let plain = report(&[]);
     let (rules, known) = (files.word("rules"), files.word("known"));
-    for options in [["--rules", rules.as_str()], ["--suppressions", known.as_str()], ["--max-size", "10k"]] {
-        assert!(report(&options) != plain, "{options:?} is ignored");
+    let words =
+        [&["--rules", rules.as_str()][..], &["--suppressions", &known], &["--max-size", "10k"], &["--summary-only"]];
+    for options in words {
+        assert!(report(options) != plain, "{options:?} is ignored");
     }
 }
 

@@ -52,7 +52,7 @@ pub fn run(options: &Detach) -> ExitCode {
 }
 
 fn try_run(options: &Detach) -> Result<(), String> {
-    let stop = signals::stop_flag().map_err(|error| error.to_string())?;
+    let stop = signals::stop_flag(None).map_err(|error| error.to_string())?;
     let started = Instant::now();
     let mut asked: Option<Recorder> = None;
     loop {

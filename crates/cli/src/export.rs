@@ -61,6 +61,9 @@ pub struct Export {
     /// Massif: every N-th snapshot has a tree; 0 = only the highest.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub massif_detailed_freq: usize,
+    /// Leave out the command line, and folders outside of the project, which is the current folder, or DIR: of other paths only the file's name is left.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = ".")]
+    pub redact: Option<PathBuf>,
     #[command(flatten)]
     pub part: Part,
     #[command(flatten)]
@@ -129,6 +132,11 @@ impl Export {
         if self.times().count() > 1 {
             return Some("--to: there can be one time only, the end of the range".into());
         }
+        let format = self.format();
+        if self.redact.is_some() && !support::REDACTED.contains(&format) {
+            let others = Format::names(support::REDACTED);
+            return Some(format!("--redact cannot be used with --to {}; it is for {others}", format.name()));
+        }
         support::export_trouble(given, self.format()).or_else(|| self.useless(given))
     }
 
@@ -140,7 +148,7 @@ impl Export {
             return Some("--at is one instant, --from and --to are a range: give one or the other".into());
         }
         if self.rows == Rows::Events {
-            let sites = ["at", "rules"].into_iter().chain(support::SUPPRESSIONS);
+            let sites = ["at", "rules", "redact"].into_iter().chain(support::SUPPRESSIONS);
             if let Some(option) = sites.into_iter().find(|option| has(option)) {
                 return Some(format!("--{option} changes nothing in a table of events; it is for --rows sites"));
             }

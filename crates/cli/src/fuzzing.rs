@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 const FURTHER: [&str; 7] = ["--help", "-o", "--", "print", "record", "--no-such-option", "-"];
 
 /// Words that mean something to us as the first word.
-const SUBCOMMANDS: [&str; 20] = [
+const SUBCOMMANDS: [&str; 21] = [
     "analyze",
     "tui",
     "attach",
@@ -37,6 +37,7 @@ const SUBCOMMANDS: [&str; 20] = [
     "symbolize",
     "test-sections",
     "trim",
+    "viewer",
 ];
 
 /// Names of this program that stand for a subcommand.

@@ -128,6 +128,8 @@ fn plan(options: &Options, inherited: &Inherited) -> LivePlan {
             lsan_symbol: 0,
             watched: true,
             reads_every_clock: false,
+            records_maps: false,
+            sampling: Default::default(),
         },
         folder: std::env::temp_dir(),
         exe: String::new(),

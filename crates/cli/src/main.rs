@@ -17,6 +17,7 @@ mod check;
 mod completions;
 #[cfg(test)]
 mod cross_product;
+mod dataset;
 mod definitions;
 mod destination;
 mod detach;
@@ -43,23 +44,29 @@ mod patched;
 mod patching_thread;
 mod print;
 mod program;
+mod pushing;
 mod record;
 mod recorder_limits;
 mod recording_options;
 mod report;
+mod sampled;
+mod scraping;
 mod search_options;
 mod signals;
+mod snapshot;
 mod starting_thread;
 mod status;
 mod support;
 mod symbolize;
 mod test_sections;
+mod triggers;
 mod trim;
 mod trouble;
 mod tui;
 mod unfinished;
 mod unseen;
 mod values;
+mod viewer;
 mod wrong_usage;
 
 use args::Invocation;
@@ -67,6 +74,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 /// The exit code for wrong usage, or for a file that cannot be read or written.
+/// The name and version of this program, as traces and reports have it.
+const TOOL: &str = concat!("heaptrack ", env!("CARGO_PKG_VERSION"));
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -79,6 +88,7 @@ fn main() -> ExitCode {
         Invocation::Record(options) => record::run(&options, &inherited),
         Invocation::Attach(options) => attach::run(&options),
         Invocation::Detach(options) => detach::run(&options),
+        Invocation::Snapshot(options) => answer(snapshot::run(&options)),
         Invocation::Heaptrace(words) => heaptrace::run(words, &inherited),
         Invocation::Print(options) => answer(print::run(&options)),
         Invocation::Check(options) => answer(check::run(&options)),
@@ -96,6 +106,8 @@ fn main() -> ExitCode {
         Invocation::Completions(options) => answer(completions::run(&options)),
         Invocation::Man(options) => answer(man::run(&options)),
         Invocation::Mcp(options) => answer(mcp::run(&options)),
+        Invocation::Viewer(options) => answer(viewer::run(&options)),
+        Invocation::Dataset(options) => answer(dataset::run(&options)),
     }
 }
 

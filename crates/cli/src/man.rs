@@ -8,7 +8,7 @@ use crate::{
     analyze, attach, cargo_heaptrack, check, completions, detach, diff, export, heaptrace, lib_install, mcp, merge,
     print, print_out, record, report,
 };
-use crate::{symbolize, trim, tui};
+use crate::{dataset, snapshot, symbolize, trim, tui, viewer};
 use anyhow::Context;
 use clap::{CommandFactory, Parser};
 use std::ffi::OsStr;
@@ -76,11 +76,12 @@ struct Page {
 }
 
 /// All commands.
-pub fn commands() -> [clap::Command; 19] {
+pub fn commands() -> [clap::Command; 22] {
     [
         record::Record::command(),
         attach::Attach::command(),
         detach::Detach::command(),
+        snapshot::Snapshot::command(),
         print::Print::command(),
         diff::Diff::command(),
         check::Check::command(),
@@ -89,6 +90,8 @@ pub fn commands() -> [clap::Command; 19] {
         analyze::Analyze::command(),
         tui::Tui::command(),
         report::Report::command(),
+        viewer::Viewer::command(),
+        dataset::Dataset::command(),
         symbolize::Symbolize::command(),
         lib_install::Lib::command(),
         export::Export::command(),
@@ -202,7 +205,7 @@ mod tests {
     #[test]
     fn every_page_has_examples_and_an_exit_status() {
         let pages = pages();
-        assert_eq!(pages.len(), 19);
+        assert_eq!(pages.len(), 22);
         for page in &pages {
             let text = String::from_utf8(page.roff(&pages).unwrap()).unwrap();
             for section in ["NAME", "SYNOPSIS", "OPTIONS", "\"EXAMPLES\"", "\"EXIT STATUS\"", "\"SEE ALSO\""] {

@@ -14,12 +14,12 @@ pub fn memory_lines(instant: &MemoryInstant, size: impl Fn(u64) -> String) -> [(
         of(part_kind::FREE)
     );
     let others = [
-        ("anonymous mappings", part_kind::ANONYMOUS),
-        ("stacks", part_kind::STACK),
-        ("files", part_kind::FILE),
-        ("shared memory", part_kind::SHARED),
+        ("anonymous mappings", instant.rss_of_mappings()),
+        ("stacks", instant.rss_of(part_kind::STACK)),
+        ("files", instant.rss_of(part_kind::FILE)),
+        ("shared memory", instant.rss_of(part_kind::SHARED)),
     ];
-    let others = others.map(|(name, kind)| format!("{name} {}", of(kind))).join(", ");
+    let others = others.map(|(name, bytes)| format!("{name} {}", size(bytes))).join(", ");
     let rest = format!("{}; unattributed: {}", of(part_kind::RECORDER), of(part_kind::UNATTRIBUTED));
     let cache = instant.cgroup_cache_bytes.map(|bytes| format!(", page cache of the cgroup {}", size(bytes)));
     let limit = instant.cgroup_limit_bytes.map(|bytes| format!(", limit of the cgroup {}", size(bytes)));
@@ -55,7 +55,7 @@ mod tests {
         };
         let instant = MemoryInstant {
             time_ns: 1_500_000_000,
-            rss_bytes: 66,
+            rss_bytes: 78,
             pss_bytes: 65,
             requested_bytes: 64,
             cgroup_limit_bytes: Some(1000),
@@ -65,10 +65,10 @@ mod tests {
         let lines =
             memory_lines(&instant, |bytes| format!("{bytes}B")).map(|(label, value)| format!("{label}: {value}"));
         let expected = [
-            "resident memory at 1.500s: 66B, PSS 65B",
+            "resident memory at 1.500s: 78B, PSS 65B",
             "- live blocks: 1B resident of 64B requested; added by the allocator: 2B; free inside the allocator: 3B; older than the attach, or free: 4B",
-            "- other memory: anonymous mappings 5B, stacks 6B, files 7B, shared memory 8B",
-            "- heaptrack's own: 10B; unattributed: 11B",
+            "- other memory: anonymous mappings 11B, stacks 7B, files 8B, shared memory 9B",
+            "- heaptrack's own: 11B; unattributed: 12B",
             "- beside it: swap 0B, page tables 0B, limit of the cgroup 1000B",
         ];
         assert_eq!(lines, expected);

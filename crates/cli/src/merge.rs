@@ -1,9 +1,10 @@
 //! `heaptrack merge`: the traces of several processes in one. `format::merge` says what exactly it contains.
 use crate::destination::{Content, Destination};
-use crate::trim::{LEVEL, say_custom_is_left_out};
+use crate::trim::LEVEL;
 use crate::trouble::{counted, reason, unreadable};
 use clap::Parser;
 use format::{FileWriter, MergeError, Merged};
+use heaptrack_trace::has_custom;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,12 +43,20 @@ pub fn run(options: &Merge) -> anyhow::Result<ExitCode> {
         Ok(())
     })?;
     for file in &files {
-        say_custom_is_left_out(file).map_err(|error| unreadable(file, &error))?;
+        if has_custom(file).map_err(|error| unreadable(file, &error))? {
+            let file = file.display();
+            crate::say(format_args!("heaptrack: the blocks of custom allocators in {file} are left out"));
+        }
+    }
+    if merged.has_memory {
+        crate::say(format_args!(
+            "heaptrack: the parts of the resident memory and the mappings of the programs are left out, because each is about one process; print them with the single traces"
+        ));
     }
     if let Some(until) = merged.folded_until_ns {
         let seconds = until as f64 / 1e9;
         crate::say(format_args!(
-            "heaptrack: some traces have only sums for the first {seconds:.1} s (--max-size); in that time, all processes together may have had a higher peak"
+            "heaptrack: some traces have only sums for the first {seconds:.1} s (--max-size, --keep-last); in that time, all processes together may have had a higher peak"
         ));
     }
     let traces = counted(files.len() as u64, "trace", "traces");

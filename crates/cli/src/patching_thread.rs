@@ -9,9 +9,11 @@ use channel::{BUILD_ID_MAX, LoadingStep, ModuleFlags, Region};
 use collector::Mapping;
 use format::Module;
 use rustix::thread::futex;
+use std::collections::HashSet;
+use std::os::linux::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use symbols::{Finder, Search, Target};
@@ -53,19 +55,11 @@ impl Patching {
             Way::Launched(_) => 0,
             Way::Attached(_) => mapping.region().header().module_count.load(Ordering::Acquire),
         };
-        let mut work = Work {
-            mapping: Arc::clone(mapping),
-            way,
-            search,
-            seen,
-            image: 0,
-            patcher: None,
-            notes: Arc::clone(&notes),
-        };
+        let mut work = Work { seen, ..Work::new(Arc::clone(mapping), way, search, Arc::clone(&notes), Arc::default()) };
         let stopped = Arc::clone(&stop);
         let builder = std::thread::Builder::new().name("heaptrack-patch".into());
         let thread = builder.spawn(move || work.run(&stopped)).ok()?;
-        let patience = if may_ask_servers { SERVER_PATIENCE_MS } else { PATIENCE_MS };
+        let patience = patience_ms(may_ask_servers);
         mapping.region().header().loading.patience_ms.store(patience, Ordering::Release);
         Some(Patching { stop, mapping: Arc::clone(mapping), notes, thread: Some(thread) })
     }
@@ -85,10 +79,7 @@ impl Patching {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // A thread that has asked meanwhile must not wait until its patience is over.
-        let asked = (LoadingStep::Asked as u32, LoadingStep::Done as u32);
-        let _ = loading.step.compare_exchange(asked.0, asked.1, Ordering::AcqRel, Ordering::Acquire);
-        let _ = futex::wake(&loading.step, futex::Flags::empty(), u32::MAX >> 1);
+        end_question(&region);
     }
 }
 
@@ -98,7 +89,21 @@ impl Drop for Patching {
     }
 }
 
-struct Work {
+/// A thread that has asked must not wait until its patience is over.
+pub fn end_question(region: &Region<'_>) {
+    let step = &region.header().loading.step;
+    let asked = (LoadingStep::Asked as u32, LoadingStep::Done as u32);
+    let _ = step.compare_exchange(asked.0, asked.1, Ordering::AcqRel, Ordering::Acquire);
+    let _ = futex::wake(step, futex::Flags::empty(), u32::MAX >> 1);
+}
+
+/// How long a thread of the target waits for us.
+pub const fn patience_ms(may_ask_servers: bool) -> u32 {
+    if may_ask_servers { SERVER_PATIENCE_MS } else { PATIENCE_MS }
+}
+
+/// The modules of one process that are patched.
+pub struct Work {
     mapping: Arc<Mapping>,
     way: Way,
     search: Search,
@@ -108,9 +113,85 @@ struct Work {
     image: u32,
     patcher: Option<Patcher>,
     notes: Arc<Mutex<Vec<String>>>,
+    plain_files: Arc<PlainFiles>,
+}
+
+/// Files in which nothing has to be patched, so that they are read once for all processes of a tree.
+#[derive(Default)]
+pub struct PlainFiles(Mutex<HashSet<FileId>>);
+
+#[derive(PartialEq, Eq, Hash)]
+struct FileId {
+    path: String,
+    build_id: Vec<u8>,
+    is_hooked: bool,
+    file: (u64, u64, i64, i64),
+}
+
+impl FileId {
+    /// Returns `None` for a module without a file.
+    fn of(module: &Loaded) -> Option<FileId> {
+        let status = std::fs::metadata(&module.path).ok()?;
+        let file = (status.st_dev(), status.st_ino(), status.st_ctime(), status.st_ctime_nsec());
+        Some(FileId { path: module.path.clone(), build_id: module.build_id.clone(), is_hooked: module.is_hooked, file })
+    }
+}
+
+impl PlainFiles {
+    fn lock(&self) -> MutexGuard<'_, HashSet<FileId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has(&self, module: &Loaded) -> bool {
+        // The kernel's own module has no file, and no allocator.
+        !module.path.starts_with('/') || FileId::of(module).is_some_and(|file| self.lock().contains(&file))
+    }
+
+    fn add(&self, module: &Loaded) {
+        if let Some(file) = FileId::of(module) {
+            self.lock().insert(file);
+        }
+    }
 }
 
 impl Work {
+    pub fn new(
+        mapping: Arc<Mapping>,
+        way: Way,
+        search: Search,
+        notes: Arc<Mutex<Vec<String>>>,
+        plain_files: Arc<PlainFiles>,
+    ) -> Work {
+        Work { mapping, way, search, seen: 0, image: 0, patcher: None, notes, plain_files }
+    }
+
+    /// Answers the thread of the process that waits. Returns false, and does nothing, if something may have to be patched.
+    pub fn answer_if_plain(&mut self) -> bool {
+        let mapping = Arc::clone(&self.mapping);
+        let region = mapping.region();
+        let seen = self.seen;
+        let is_plain = self.new_modules(&region).iter().all(|module| self.plain_files.has(module));
+        if is_plain {
+            Thread { region: &region, step: LoadingStep::Asked }.done();
+        } else {
+            self.seen = seen;
+        }
+        is_plain
+    }
+
+    /// Answers if a thread of the process waits.
+    pub fn answer_if_asked(&mut self) {
+        let mapping = Arc::clone(&self.mapping);
+        let region = mapping.region();
+        if region.header().loading.step.load(Ordering::Acquire) == LoadingStep::Asked as u32 {
+            self.answer(&region);
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.mapping.region().header().target_pid.load(Ordering::Acquire)
+    }
+
     fn run(&mut self, stop: &AtomicBool) {
         let mapping = Arc::clone(&self.mapping);
         let region = mapping.region();
@@ -127,7 +208,13 @@ impl Work {
 
     fn answer(&mut self, region: &Region<'_>) {
         let mut waiting = Thread { region, step: LoadingStep::Asked };
-        let modules = self.new_modules(region);
+        let mut modules = self.new_modules(region);
+        modules.retain(|module| !self.plain_files.has(module));
+        if modules.is_empty() {
+            waiting.done();
+            return;
+        }
+        let mut plain = Vec::new();
         let image = region.header().image.load(Ordering::Acquire);
         if self.patcher.is_none() || image != self.image {
             self.image = image;
@@ -139,12 +226,19 @@ impl Work {
             match patcher.patch(&modules, &|module| symbols.of(module), &mut waiting) {
                 Ok(patched) => {
                     mark(region, &patched.modules);
+                    let is_plain = |module: &&Loaded| !patched.modules.contains(&module.start);
+                    if patched.notes.is_empty() {
+                        plain.extend(modules.iter().filter(is_plain));
+                    }
                     self.note(patched.notes);
                 }
                 Err(error) => self.note(vec![format!("modules that were loaded could not be patched: {error}")]),
             }
         }
-        waiting.done();
+        // If the thread has given up waiting, nothing was patched.
+        if waiting.done() {
+            plain.into_iter().for_each(|module| self.plain_files.add(module));
+        }
     }
 
     fn note(&self, notes: Vec<String>) {
@@ -244,8 +338,8 @@ impl Thread<'_> {
         done
     }
 
-    fn done(&mut self) {
-        self.advance(LoadingStep::Done);
+    fn done(&mut self) -> bool {
+        self.advance(LoadingStep::Done)
     }
 }
 

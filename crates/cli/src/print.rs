@@ -30,6 +30,7 @@ pub use options::Print;
 
 use crate::destination::to_stdout;
 use crate::memory::{self, Plan};
+use crate::sampled;
 use crate::trouble::unreadable;
 use analysis::view::View;
 use analysis::{BadQuery, Compare, Cost, Lookup, Query};
@@ -60,6 +61,12 @@ pub(crate) fn write(options: &Print, out: &mut impl Write) -> anyhow::Result<()>
         _ => None,
     };
     let traces: Vec<&Path> = [Some(options.file().as_path()), compared].into_iter().flatten().collect();
+    if query.compare.is_some() || options.diff.is_some() {
+        traces.iter().try_for_each(|file| sampled::refuse(file, "a comparison"))?;
+    }
+    if options.print_massif.is_some() {
+        sampled::refuse(options.file(), "massif's file (-M)")?;
+    }
     let plan = memory::check(&traces, query.domain, options.reading(&query))?;
     let view = match (options.view, &options.diff) {
         (None, Some(_)) if options.json => Some(View::Diff),

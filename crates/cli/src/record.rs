@@ -9,19 +9,24 @@ pub use options::Record;
 
 use crate::launch;
 use crate::library;
+use crate::live::SharedStore;
 use crate::naming_thread::Names;
 use crate::output::Output;
 use crate::patched;
 use crate::patching_thread::{self, Patching};
 use crate::program::{self, NOT_FOUND, NOT_POSSIBLE, Program, Refusal, Way};
+use crate::pushing;
 use crate::recorder_limits::RecorderLimits;
 use crate::recording_options::RecordingOptions;
+use crate::sampled;
 use crate::say;
+use crate::scraping;
 use crate::search_options::SearchOptions;
 use crate::signals::{Signals, Waited};
 use crate::starting_thread::Starting;
 use crate::status::{self, StatusLine};
 use crate::symbolize::{self, Help};
+use crate::triggers::{Condition, Triggers};
 use capture::core::WRITER_MEMORY;
 use channel::Geometry;
 use collector::{Bound, End, Inherited, Launch, Outcome, Plan, Recording, Setup, SetupError, children_peak_rss, spawn};
@@ -32,7 +37,12 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// Why a recording that samples is not converted.
+const KDE_IS_EXACT: &str = "--sample: KDE's format has no weights, so choose a name that ends with .htz";
 
 /// The most time that we take for names after the program's end.
 const NAMES_AT_THE_END: Duration = Duration::from_secs(5);
@@ -44,6 +54,9 @@ pub(crate) const MEMORY_FOR_NAMES: u64 = 400 << 20;
 
 /// The time in which the collecting thread notices that a process has ended.
 pub(crate) const NOTICED: Duration = Duration::from_millis(50);
+
+/// The time in which it notices the ends of all processes that ended together.
+const ALL_NOTICED: Duration = Duration::from_millis(500);
 
 /// The exit code if a check failed, in a build with the feature `checks`. The program's own exit code may hide that,
 /// because the program may handle SIGILL.
@@ -68,11 +81,20 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     let word = options.command.first().ok_or_else(|| cannot("no program was given"))?;
     check_follow(options.follow.as_deref())?;
     let program = program::find(word)?;
-    let signals = Signals::take().map_err(cannot)?;
+    let asked = Arc::new(AtomicBool::new(false));
+    let takes_signal = options.recording.snapshot_when.contains(&Condition::Signal);
+    let signals = Signals::take(takes_signal.then(|| Arc::clone(&asked))).map_err(cannot)?;
     let limits = RecorderLimits::prepare(&options.recording.recorder)
         .map_err(|refused| Refusal { code: crate::USAGE, sentence: refused.0 })?;
+    let collectors = scraping::bind_if_asked(&options.recording)
+        .map_err(|error| Refusal { code: crate::USAGE, sentence: crate::trouble::sentence(&error) })?;
+    let pushing = pushing::prepare(&options.recording.push, options.recording.quiet)
+        .map_err(|error| Refusal { code: crate::USAGE, sentence: crate::trouble::sentence(&error) })?;
     let (output, file, is_kde) = Output::create(options.recording.output.as_deref(), word, options.debug)
         .map_err(|error| cannot(crate::trouble::sentence(&error)))?;
+    if is_kde && options.sample.is_some() {
+        return Err(Refusal { code: crate::USAGE, sentence: KDE_IS_EXACT.into() });
+    }
     let library = library::place(&output.folder()).map_err(SetupError::Library);
     let started = library.and_then(|library| {
         let recording = Recording::start(plan(options, inherited, &program, &output, file))?;
@@ -90,12 +112,13 @@ fn try_run(options: &Record, inherited: &Inherited) -> Result<ExitCode, Refusal>
     };
     let way = patching_thread::Way::Launched(library.path.clone());
     let patching = Patching::start(recording.mapping(), way, patch_search(search), search.asks_servers());
-    let starting = recording
-        .tree_hub()
-        .zip(recording.hub_variable())
-        .and_then(|(hub, variable)| Starting::start(hub, variable, library.path.clone(), patch_search(search)));
+    let starting = recording.tree_hub().zip(recording.hub_variable()).and_then(|(hub, variable)| {
+        Starting::start(hub, variable, library.path.clone(), patch_search(search), search.asks_servers())
+    });
     let child = start(options, inherited, &program, &library.path, &recording, &signals)?;
-    Ok(follow(options, child, recording, patching, starting, &signals, &limits, output, is_kde))
+    Ok(follow(
+        options, child, recording, patching, starting, &signals, &limits, output, is_kde, collectors, pushing, asked,
+    ))
 }
 
 /// Refuses a tree that cannot be followed.
@@ -130,6 +153,9 @@ fn follow(
     limits: &RecorderLimits,
     mut output: Output,
     is_kde: bool,
+    collectors: Option<scraping::Bound>,
+    pushing: Option<pushing::Prepared>,
+    asked: Arc<AtomicBool>,
 ) -> ExitCode {
     let RecordingOptions { search, no_symbols, quiet, live, max_size, .. } = &options.recording;
     if options.follow.is_some() {
@@ -140,7 +166,14 @@ fn follow(
     let mut name = |pid| output.name(pid).map_err(|error| say_unnamed(&error)).ok();
     // gdb starts the program when the user says so, so the pid is known only at the end.
     let mut path = if options.debug { None } else { name(child) };
-    let page = path.as_deref().filter(|_| *live).and_then(crate::live::start);
+    let store = path.as_deref().map(SharedStore::new);
+    let page = store.as_ref().filter(|_| *live).and_then(crate::live::start);
+    let _scraping = store.as_ref().zip(collectors).and_then(|(store, bound)| bound.start(store));
+    let pushing = store.as_ref().zip(pushing).and_then(|(store, prepared)| prepared.start(store));
+    let has_conditions = path.is_some() && !options.recording.snapshot_when.is_empty();
+    let triggers = has_conditions
+        .then(|| Triggers::start(&options.recording, place.clone(), recording.stats(), child, asked))
+        .flatten();
     limits.apply("heaptrack");
     let line = StatusLine::start(recording.stats(), folder, *quiet, *live);
     let with_names = !no_symbols && has_memory();
@@ -155,6 +188,9 @@ fn follow(
         wait_for_the_rest(&recording, signals);
     }
     line.end();
+    if let Some(triggers) = triggers {
+        triggers.stop();
+    }
     if is_limited {
         say(format_args!(
             "heaptrack: the CPU time that heaptrack may use (ulimit -t) is over: the recording ends here, the program continues"
@@ -171,16 +207,25 @@ fn follow(
     }
     // Names take more CPU time than is left then. `heaptrack symbolize` finds them later.
     let (with_names, names) = if is_limited { (false, None) } else { (with_names, names) };
-    for note in patching.map(Patching::stop).unwrap_or_default().iter().filter(|_| !quiet) {
+    let (not_patched, of_children) = starting.map(Starting::stop).unwrap_or_default();
+    let mut notes = patching.map(Patching::stop).unwrap_or_default();
+    notes.extend(of_children);
+    notes.dedup();
+    for note in notes.iter().filter(|_| !quiet) {
         say(format_args!("heaptrack: {note}"));
     }
-    let not_patched = starting.map(Starting::stop).unwrap_or_default();
     let outcome = recording.finish_inspected(end, crate::unseen::inspect(not_patched));
     let has_failed_check = outcome.as_ref().is_some_and(|outcome| outcome.failed_check.is_some());
     let left = if is_limited { "still live when the recording ended" } else { "not freed at the end" };
     let limits = options.recording.recorder.words();
-    let ending = Ending { search, quiet: *quiet, max_size: *max_size, with_names, names, is_kde, left, limits };
+    let is_sampled = options.sample.is_some();
+    let ending =
+        Ending { search, quiet: *quiet, max_size: *max_size, with_names, names, is_kde, is_sampled, left, limits };
+    let finished = path.clone();
     conclude(outcome.zip(path), ending, &mut output);
+    if let Some((pushing, path)) = pushing.zip(finished) {
+        pushing.finish(&path);
+    }
     if is_limited {
         end = signals.end();
         signals.keep();
@@ -206,6 +251,11 @@ fn wait_for_the_rest(recording: &Recording, signals: &Signals) {
     let left = || collector::Stats::get(&stats.processes);
     // The collecting thread notices the end of the first process within this time.
     std::thread::sleep(NOTICED);
+    // Processes that ended before it are noticed one after the other.
+    let start = Instant::now();
+    while start.elapsed() < ALL_NOTICED && left() > 0 && !signals.is_interrupted() {
+        std::thread::sleep(NOTICED);
+    }
     tell_rest(left());
     while left() > 0 && !signals.is_interrupted() {
         std::thread::sleep(NOTICED);
@@ -242,6 +292,8 @@ pub(crate) struct Ending<'a> {
     pub with_names: bool,
     pub names: Option<Names>,
     pub is_kde: bool,
+    /// The numbers are estimates.
+    pub is_sampled: bool,
     /// The words for blocks that were not freed.
     pub left: &'static str,
     /// The options that limited the recorder.
@@ -270,7 +322,7 @@ impl Ending<'_> {
         });
         if !self.quiet {
             let file = sink.as_deref().unwrap_or(&file);
-            status::report(outcome, file, bytes, self.left, &self.limits, sink.is_none());
+            status::report(outcome, file, bytes, self.left, &self.limits, sink.is_none(), self.is_sampled);
         }
     }
 }
@@ -309,17 +361,20 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
             max_stall_ms: options.recording.max_stall,
             lsan_symbol: program.suppressions,
             watched: false,
-            reads_every_clock: options.follow.is_some(),
+            reads_every_clock: options.follow.is_some() || options.sample.is_some(),
+            records_maps: !options.recording.no_mmap && options.follow.is_none(),
+            sampling: sampled::setup(options.sample, options.exact_above),
         },
         file,
-        bound: options.recording.max_size.map(|bytes| Bound { bytes, place: output.place() }),
+        bound: Bound::new(options.recording.max_size, options.recording.keep_last, output.place()),
         threads: options.recording.recorder_threads,
         follows: options.follow.clone(),
-        memory_every: options.recording.memory_every.0,
+        // The parts of the heap are computed from all live blocks.
+        memory_every: options.recording.memory_every.0.filter(|_| options.sample.is_none()),
         folder: output.folder(),
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         exe: exe.to_string_lossy().into_owned(),
-        tool: concat!("heaptrack ", env!("CARGO_PKG_VERSION")).to_owned(),
+        tool: crate::TOOL.to_owned(),
     }
 }
 

@@ -38,18 +38,28 @@ pub fn is_for_group(received: Received) -> bool {
     received.is_from_kernel && matches!(received.signal, SIGINT | SIGQUIT | SIGHUP | SIGCONT | SIGWINCH)
 }
 
+/// Sets the flag if the signal asks for a snapshot. Returns true if it does.
+fn is_asked(received: Received, snapshot: Option<&Arc<AtomicBool>>) -> bool {
+    let flag = snapshot.filter(|_| received.signal == SIGUSR1);
+    flag.is_some_and(|flag| {
+        flag.store(true, Ordering::Release);
+        true
+    })
+}
+
 /// Returns true for the signal by which the kernel announces that our own CPU time is used up (`ulimit -t`).
 pub fn is_cpu_limit(received: Received) -> bool {
     received.is_from_kernel && received.signal == SIGXCPU
 }
 
 /// Returns a flag that every signal sets that would end us. Signals that were ignored when we were started (`nohup`)
-/// stay ignored.
-pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
+/// stay ignored. `snapshot`: a flag that SIGUSR1 sets instead.
+pub fn stop_flag(snapshot: Option<&Arc<AtomicBool>>) -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let ignored = ignored();
     for signal in terminating().filter(|signal| ignored >> (signal - 1) & 1 == 0) {
-        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        let set = snapshot.filter(|_| signal == SIGUSR1).unwrap_or(&flag);
+        signal_hook::flag::register(signal, Arc::clone(set))?;
     }
     Ok(flag)
 }
@@ -67,6 +77,8 @@ pub fn ignored() -> u64 {
 pub struct Signals {
     inbox: Inbox,
     target: Arc<AtomicI32>,
+    /// SIGUSR1 sets this flag, if there is one, and is not passed on.
+    snapshot: Option<Arc<AtomicBool>>,
     start: Sender<()>,
     interrupts: Receiver<i32>,
     send: Sender<Waited>,
@@ -83,10 +95,12 @@ pub enum Waited {
 }
 
 impl Signals {
-    pub fn take() -> io::Result<Self> {
+    /// `snapshot`: a flag that SIGUSR1 sets. Without it, SIGUSR1 is passed on like the others.
+    pub fn take(snapshot: Option<Arc<AtomicBool>>) -> io::Result<Self> {
         let inbox = Inbox::open(&passed_on());
         let target = Arc::new(AtomicI32::new(0));
         let known = Arc::clone(&target);
+        let asked = snapshot.clone();
         let (start, started) = channel();
         let (interrupted, interrupts) = channel();
         let (send, waited) = channel();
@@ -101,6 +115,9 @@ impl Signals {
                     let _ = limited.send(Waited::CpuLimit);
                     continue;
                 }
+                if is_asked(received, asked.as_ref()) {
+                    continue;
+                }
                 match known.load(Ordering::Acquire) {
                     0 if matches!(received.signal, SIGINT | SIGTERM | SIGHUP) => {
                         crate::unfinished::interrupt(received.signal);
@@ -111,7 +128,7 @@ impl Signals {
                 }
             }
         })?;
-        Ok(Signals { inbox, target, start, interrupts, send, waited })
+        Ok(Signals { inbox, target, snapshot, start, interrupts, send, waited })
     }
 
     /// Returns true if a signal asked us to end, since the program that we launched has ended.
@@ -124,7 +141,9 @@ impl Signals {
     /// there.
     pub fn pass_on_to(&self, pid: u32) {
         while let Some(received) = self.inbox.pending() {
-            received.pass_on(pid as i32);
+            if !is_asked(received, self.snapshot.as_ref()) {
+                received.pass_on(pid as i32);
+            }
         }
         self.target.store(pid as i32, Ordering::Release);
         let _ = self.start.send(());

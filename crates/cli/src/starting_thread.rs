@@ -1,16 +1,17 @@
-//! The thread that patches programs which processes of a followed tree execute, and into which no library can be preloaded.
+//! The thread that patches programs which processes of a followed tree execute, and into which no library can be preloaded. It also
+//! patches allocators with names of their own in the modules of all other programs of the tree.
 //!
 //! Receives: requests of processes that are about to execute such a program (`channel::StartRequest`). Returns: at the end,
 //! the programs that could not be recorded. Must hold: a process that asks waits for a limited time. A program that
 //! cannot be patched runs unrecorded. Tracing ends before the first instruction of the program.
 use crate::library;
-use crate::patching_thread::DebugSymbols;
+use crate::patching_thread::{DebugSymbols, PlainFiles, Way, Work as Modules, end_question, patience_ms};
 use crate::record::inherits_orphans;
 use attach::{Executing, Means, NotStarted, PassedOn, Recorder, Shared, SharedFrom};
 use channel::{Region, StartRequest, StartStep};
-use collector::{Offered, TreeHub};
+use collector::{Mapping, Offered, TreeHub};
 use rustix::thread::futex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +30,7 @@ pub struct Starting {
     stop: Arc<AtomicBool>,
     hub: TreeHub,
     not_patched: Arc<Mutex<NotPatched>>,
+    notes: Arc<Mutex<Vec<String>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -40,35 +42,61 @@ struct Work {
     library: PathBuf,
     search: Search,
     not_patched: Arc<Mutex<NotPatched>>,
+    notes: Arc<Mutex<Vec<String>>>,
+    plain_files: Arc<PlainFiles>,
+}
+
+/// The modules of a process that has some to patch.
+struct Served {
+    modules: Mutex<Modules>,
+    is_busy: AtomicBool,
 }
 
 impl Starting {
     /// Starts the thread. Returns `None` if that fails, or if `record::wait_for` would take the events of traced processes;
     /// then such programs run unrecorded.
-    pub fn start(hub: TreeHub, variable: String, library: PathBuf, search: Search) -> Option<Starting> {
+    pub fn start(
+        hub: TreeHub,
+        variable: String,
+        library: PathBuf,
+        search: Search,
+        may_ask_servers: bool,
+    ) -> Option<Starting> {
         let own = rustix::process::getpid();
         if inherits_orphans() || rustix::process::pidfd_open(own, rustix::process::PidfdFlags::empty()).is_err() {
             return None;
         }
         let stop = Arc::new(AtomicBool::new(false));
         let not_patched = Arc::default();
-        let work = Work { hub: hub.clone(), variable, library, search, not_patched: Arc::clone(&not_patched) };
+        let notes = Arc::default();
+        let work = Work {
+            hub: hub.clone(),
+            variable,
+            library,
+            search,
+            not_patched: Arc::clone(&not_patched),
+            notes: Arc::clone(&notes),
+            plain_files: Arc::default(),
+        };
         let stopped = Arc::clone(&stop);
         let builder = std::thread::Builder::new().name("heaptrack-starts".into());
         let thread = builder.spawn(move || work.run(&stopped)).ok()?;
         hub.hub().answers_starts.store(1, Ordering::Release);
-        Some(Starting { stop, hub, not_patched, thread: Some(thread) })
+        hub.hub().loading_patience_ms.store(patience_ms(may_ask_servers), Ordering::Release);
+        Some(Starting { stop, hub, not_patched, notes, thread: Some(thread) })
     }
 
-    /// Stops the thread. Returns what could not be patched.
-    pub fn stop(mut self) -> NotPatched {
+    /// Stops the thread. Returns the programs that could not be patched, and sentences about modules.
+    pub fn stop(mut self) -> (NotPatched, Vec<String>) {
         self.end();
-        std::mem::take(&mut *self.not_patched.lock().unwrap_or_else(PoisonError::into_inner))
+        let not_patched = std::mem::take(&mut *self.not_patched.lock().unwrap_or_else(PoisonError::into_inner));
+        (not_patched, std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     fn end(&mut self) {
         let hub = self.hub.hub();
         hub.answers_starts.store(0, Ordering::Release);
+        hub.loading_patience_ms.store(0, Ordering::Release);
         self.stop.store(true, Ordering::Release);
         hub.starts_bell.fetch_add(1, Ordering::AcqRel);
         let _ = futex::wake(&hub.starts_bell, futex::Flags::empty(), 1);
@@ -77,6 +105,8 @@ impl Starting {
         }
         // A process that has asked meanwhile must not wait until its patience is over.
         hub.starts.iter().for_each(refuse);
+        let (_, asking) = self.hub.wait_for_questions(Duration::ZERO, |_| false);
+        asking.iter().for_each(|mapping| end_question(&mapping.region()));
     }
 }
 
@@ -99,18 +129,60 @@ fn refuse(request: &StartRequest) {
     wake(request);
 }
 
+impl Served {
+    /// Returns true while the process runs.
+    fn exists(&self) -> bool {
+        let pid = self.modules.lock().unwrap_or_else(PoisonError::into_inner).pid();
+        std::fs::exists(format!("/proc/{pid}")).unwrap_or(true)
+    }
+}
+
 impl Work {
     fn run(&self, stop: &AtomicBool) {
+        let mut served: HashMap<*const Mapping, Arc<Served>> = HashMap::new();
         std::thread::scope(|scope| {
             while !stop.load(Ordering::Acquire) {
-                for request in self.hub.wait_for_starts(LOOK_EVERY) {
+                let is_busy = |mapping: &Arc<Mapping>| {
+                    served.get(&Arc::as_ptr(mapping)).is_some_and(|one| one.is_busy.load(Ordering::Acquire))
+                };
+                let (requests, asking) = self.hub.wait_for_questions(LOOK_EVERY, is_busy);
+                for request in requests {
                     let builder = std::thread::Builder::new().name("heaptrack-start".into());
                     if builder.spawn_scoped(scope, || self.answer(request)).is_err() {
                         refuse(request);
                     }
                 }
+                // Shared memory is kept as long as its process is served.
+                served.retain(|_, one| one.is_busy.load(Ordering::Acquire) || one.exists());
+                for mapping in asking {
+                    let Some(one) = self.served(&mut served, mapping) else { continue };
+                    one.is_busy.store(true, Ordering::Release);
+                    let answer = move || {
+                        one.modules.lock().unwrap_or_else(PoisonError::into_inner).answer_if_asked();
+                        one.is_busy.store(false, Ordering::Release);
+                    };
+                    // If there is no thread, the process waits until its patience is over.
+                    let _ = std::thread::Builder::new().name("heaptrack-patch".into()).spawn_scoped(scope, answer);
+                }
             }
         });
+    }
+
+    /// Returns the modules of a process that asks. Returns `None` if nothing has to be patched; then the process has its answer.
+    fn served(&self, served: &mut HashMap<*const Mapping, Arc<Served>>, mapping: Arc<Mapping>) -> Option<Arc<Served>> {
+        let key = Arc::as_ptr(&mapping);
+        if let Some(one) = served.get(&key) {
+            return Some(Arc::clone(one));
+        }
+        let way = Way::Launched(self.library.clone());
+        let (notes, plain_files) = (Arc::clone(&self.notes), Arc::clone(&self.plain_files));
+        let mut modules = Modules::new(mapping, way, self.search.clone(), notes, plain_files);
+        if modules.answer_if_plain() {
+            return None;
+        }
+        let one = Arc::new(Served { modules: Mutex::new(modules), is_busy: AtomicBool::new(false) });
+        served.insert(key, Arc::clone(&one));
+        Some(one)
     }
 
     /// Patches the program of one process.

@@ -5,7 +5,7 @@
 use crate::disk::Disk;
 use crate::say;
 use collector::{Outcome, Stats};
-use format::Waits;
+use format::{Totals, Waits};
 use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::io::{IsTerminal, Write};
@@ -111,9 +111,29 @@ fn scaled(f: &mut Formatter<'_>, value: u64, step: f64, units: &[&str]) -> fmt::
 
 /// Prints the lines at the end. `left` has the words for blocks that were not freed. `can_be_read` is true if the trace
 /// is a file. `limits` are the options that limited the recorder.
-pub fn report(outcome: &Outcome, path: &Path, bytes: u64, left: &str, limits: &str, can_be_read: bool) {
+#[allow(clippy::too_many_arguments, reason = "each is used once")]
+pub fn report(
+    outcome: &Outcome,
+    path: &Path,
+    bytes: u64,
+    left: &str,
+    limits: &str,
+    can_be_read: bool,
+    estimated: bool,
+) {
     let totals = &outcome.totals;
     say(format_args!("heaptrack: {} ({})", path.display(), Bytes(bytes)));
+    if estimated {
+        if !can_be_read || !crate::sampled::report(path, left) {
+            say(format_args!("  {} were sampled; heaptrack print estimates the totals", blocks(totals.allocations)));
+        }
+    } else {
+        report_totals(totals, left);
+    }
+    report_rest(outcome, path, limits, can_be_read);
+}
+
+fn report_totals(totals: &Totals, left: &str) {
     say(format_args!(
         "  {} ({} temporary), {} in total; peak {} in {}",
         allocations(totals.allocations),
@@ -123,6 +143,10 @@ pub fn report(outcome: &Outcome, path: &Path, bytes: u64, left: &str, limits: &s
         blocks(totals.peak_allocations),
     ));
     say(format_args!("  {} in {} {left}", Bytes(totals.leaked_bytes), blocks(totals.leaked_allocations)));
+}
+
+/// Prints what there is besides the totals of malloc's blocks.
+fn report_rest(outcome: &Outcome, path: &Path, limits: &str, can_be_read: bool) {
     if let Some(custom) = &outcome.custom {
         say(format_args!(
             "  custom allocators: {}, {} in total; peak {}; {} not freed",
@@ -135,10 +159,10 @@ pub fn report(outcome: &Outcome, path: &Path, bytes: u64, left: &str, limits: &s
     if let Some(until) = outcome.folded_until_ns {
         let seconds = until as f64 / 1e9;
         say(format_args!(
-            "  for the first {seconds:.1} s, the trace has only sums and the blocks that were still live (--max-size)"
+            "  for the first {seconds:.1} s, the trace has only sums and the blocks that were still live (--max-size, --keep-last)"
         ));
     }
-    if let Some(sentence) = waits(outcome.waits, totals.runtime_ns, limits) {
+    if let Some(sentence) = waits(outcome.waits, outcome.totals.runtime_ns, limits) {
         say(format_args!("  {sentence}"));
     }
     match outcome.children {

@@ -99,6 +99,8 @@ const ROWS: &[Row] = &[
     row("print-suppressions", NO_WORD, &[Text], By::One),
     row("peak-limit", NO_WORD, REPORTS, By::One),
     row("rules", RULES, REPORTS, By::One),
+    row("wrapper", "wrapper", REPORTS, By::One),
+    row("not-wrapper", "not-wrapper", REPORTS, By::One),
     row("print-histogram", NO_WORD, REPORTS, By::One),
     row("print-flamegraph", NO_WORD, REPORTS, By::One),
     row("print-massif", NO_WORD, REPORTS, By::One),
@@ -291,8 +293,11 @@ const CLASSES: &[Format] =
     &[Format::Folded, Format::Svg, Format::Pprof, Format::Speedscope, Format::Firefox, Format::Csv, Format::Jsonl];
 const TABLES: &[Format] = &[Format::Csv, Format::Jsonl];
 
+/// Formats from which command lines and folders can be left out.
+pub const REDACTED: &[Format] = &[Format::Pprof, Format::Speedscope, Format::Firefox, Format::Csv, Format::Jsonl];
+
 /// `heaptrack export`: an option and the formats on which it has an effect. The option `to` is a time here.
-const EXPORT: [(&str, &[Format]); 25] = [
+const EXPORT: [(&str, &[Format]); 26] = [
     ("output", Format::ALL),
     ("domain", Format::ALL),
     ("custom", Format::ALL),
@@ -316,6 +321,7 @@ const EXPORT: [(&str, &[Format]); 25] = [
     ("disable-builtin-suppressions", LEAKS),
     ("no-suppressions", LEAKS),
     ("rows", TABLES),
+    ("redact", REDACTED),
     ("massif-threshold", &[Format::Massif]),
     ("massif-detailed-freq", &[Format::Massif]),
 ];

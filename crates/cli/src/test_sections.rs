@@ -148,7 +148,7 @@ impl Sections {
                 Ok(())
             }
             Growth::Same => bail!("the recording of {} has ended", self.trace.path().display()),
-            Growth::Replaced => bail!("the trace was replaced by a shorter one (--max-size)"),
+            Growth::Replaced => bail!("the trace was replaced by a shorter one (--max-size, --keep-last)"),
         }
     }
 
@@ -159,7 +159,7 @@ impl Sections {
             let (profile, table) = (self.profile(from, to)?, self.table());
             let has_name = |site: &u32| {
                 let stack = table.stack(*site);
-                table.level(stack.blamed.unwrap_or(stack.node)).is_some_and(|level| level.function.is_some())
+                table.level(stack.owner).is_some_and(|level| level.function.is_some())
             };
             let mut stacks = profile.stacks;
             stacks.sort_by_key(|(_, costs)| std::cmp::Reverse(costs.peak_bytes.max(costs.allocated_bytes)));

@@ -6,7 +6,7 @@ use analysis::{NOT_A_TIME, When};
 use anyhow::Context;
 use clap::Parser;
 use format::{FileWriter, Trimmed};
-use heaptrack_trace::{OpenTrace, has_custom, open_source};
+use heaptrack_trace::{OpenTrace, open_source};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -53,29 +53,21 @@ pub fn run(options: &Trim) -> anyhow::Result<ExitCode> {
     let mut trimmed = Trimmed::default();
     output.write(Content::Trace, |out| {
         let mut writer = FileWriter::new(out, LEVEL)?;
-        trimmed = format::trim(&mut source, from, to, &mut writer).map_err(|error| unreadable(file, &error))?;
+        let again = || open_source(file).map(Some);
+        trimmed = format::trim_domains(&mut source, again, from, to, &mut writer)
+            .map_err(|error| unreadable(file, &error))?;
         writer.finish()?;
         Ok(())
     })?;
-    say_custom_is_left_out(file).map_err(|error| unreadable(file, &error))?;
     if let Some(until) = trimmed.folded_until_ns {
         let (file, seconds) = (file.display(), until as f64 / 1e9);
         crate::say(format_args!(
-            "heaptrack: {file} has only sums for its first {seconds:.1} s (--max-size), which cannot be cut; of that part, the new trace has only the blocks that outlived it"
+            "heaptrack: {file} has only sums for its first {seconds:.1} s (--max-size, --keep-last), which cannot be cut; of that part, the new trace has only the blocks that outlived it"
         ));
     }
     let allocations = counted(trimmed.summary.totals.allocations, "allocation", "allocations");
     crate::say(format_args!("heaptrack: {}: {allocations}", output.path().display()));
     Ok(ExitCode::SUCCESS)
-}
-
-/// Tells the user if the trace has blocks of custom allocators. For commands that write only malloc's blocks.
-pub fn say_custom_is_left_out(path: &Path) -> Result<(), format::Error> {
-    if has_custom(path)? {
-        let path = path.display();
-        crate::say(format_args!("heaptrack: the blocks of custom allocators in {path} are left out"));
-    }
-    Ok(())
 }
 
 fn point(option: &str, text: &str) -> anyhow::Result<When> {

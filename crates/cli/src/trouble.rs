@@ -1,4 +1,5 @@
 //! Errors as sentences, without error numbers and without repetitions.
+use format::Domain;
 use std::fmt::Display;
 use std::path::Path;
 
@@ -41,6 +42,15 @@ pub fn sentence(error: &anyhow::Error) -> String {
 /// Returns the error for a file that cannot be read.
 pub fn unreadable(path: &Path, error: &dyn Display) -> anyhow::Error {
     anyhow::Error::msg(format!("cannot read {}: {}", path.display(), reason(error)))
+}
+
+/// Returns the error for a trace that has no blocks of the domain that was asked for.
+pub fn without_domain(domain: Domain, path: &Path) -> anyhow::Error {
+    let path = path.display();
+    anyhow::Error::msg(match domain {
+        Domain::Mapped => format!("--domain mapped: no mappings of the program of {path} were recorded"),
+        _ => format!("--domain custom: the program of {path} reported no blocks of custom allocators"),
+    })
 }
 
 /// "1 block", "2 blocks".

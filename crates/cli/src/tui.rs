@@ -6,8 +6,9 @@
 mod recorder;
 
 use crate::analyze::named_text;
+use crate::check::all_rules;
 use crate::trouble::unreadable;
-use analysis::{CodeClasses, Source, Suppressions};
+use analysis::{Source, Suppressions};
 use clap::Parser;
 use format::Domain;
 use recorder::Recorder;
@@ -36,8 +37,8 @@ pub struct Tui {
     /// Another trace to compare with, or @ and a time of this one.
     #[arg(short = 'd', long, visible_alias = "diff", value_name = "BASE", value_hint = clap::ValueHint::FilePath)]
     pub compare: Option<String>,
-    /// Whose blocks: malloc's, or those that the program reported itself.
-    #[arg(long, value_name = "DOMAIN", value_parser = ["malloc", "custom"], default_value = "malloc")]
+    /// Whose blocks: malloc's, those that the program reported itself (custom), or its own mappings (mapped).
+    #[arg(long, value_name = "DOMAIN", value_parser = ["malloc", "custom", "mapped"], default_value = "malloc")]
     pub domain: String,
     #[command(flatten)]
     pub looks: TuiLooks,
@@ -85,7 +86,7 @@ pub fn run(options: &Tui) -> anyhow::Result<ExitCode> {
         refuse_profile(file)?;
         heaptrack_trace::open_without_names(file).map_err(|error| unreadable(file, &error))?;
     }
-    let domain = if options.domain == "custom" { Domain::Custom } else { Domain::Malloc };
+    let domain = Domain::ALL.into_iter().find(|domain| domain.name() == options.domain).unwrap_or_default();
     let settings = Settings { path: options.file.clone().unwrap_or_default(), domain, ..options.looks.settings()? };
     let has_mouse = !options.looks.no_mouse;
     let shown = Options { settings, compare: options.compare.clone(), has_mouse };
@@ -156,11 +157,7 @@ fn show(options: Options, recording: Option<&mut dyn Recording>) -> anyhow::Resu
 impl TuiLooks {
     /// Reads the files that the options name, and refuses invalid ones.
     fn settings(&self) -> anyhow::Result<Settings> {
-        let rules = self.rules.as_deref().map(named_text).transpose()?;
-        if let Some(rules) = &rules {
-            let checked = CodeClasses::new("").add_rules(&rules.text);
-            checked.map_err(|bad| anyhow::Error::msg(format!("{}: {bad}", rules.name)))?;
-        }
+        let rules = all_rules(self.rules.as_deref())?;
         let mut suppressions = Vec::new();
         for file in &self.suppressions {
             let file = named_text(file)?;

@@ -18,6 +18,11 @@ pub fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| NOT_A_SIZE.to_owned())
 }
 
+/// Parses where collectors connect to.
+pub fn listen(text: &str) -> Result<web::Listen, String> {
+    web::Listen::parse(text).ok_or_else(|| "not a port (examples: 6060, 0.0.0.0:6060, unix:/run/heap.sock)".to_owned())
+}
+
 /// Parses a number of threads, or `auto`.
 pub fn recorder_threads(text: &str) -> Result<RecorderThreads, String> {
     match text.parse() {
@@ -40,6 +45,19 @@ pub fn memory_every(text: &str) -> Result<MemoryEvery, String> {
             time => Ok(MemoryEvery(Some(time))),
         },
     }
+}
+
+/// Parses how long events are kept: at least a second.
+pub fn keep_last(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        time if time < Duration::from_secs(1) => Err("must be at least 1s".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// Parses how often profiles are pushed: at least every second.
+pub fn push_every(text: &str) -> Result<Duration, String> {
+    keep_last(text)
 }
 
 /// Parses the most bytes that a trace may have: at least 1 MB.

@@ -1,10 +1,10 @@
-//! A bound on the file's size: when it is nearly reached, the oldest events are folded into sums.
+//! A bound on the file's size or on the age of its events: when it is nearly reached, the oldest events are folded into sums.
 //!
 //! ```text
 //! the file grows ---- fold at ----> a thread writes a shorter one beside it, this one grows on
 //!                                   done: what was written meanwhile is copied, the new one takes the old one's name
 //! ```
-//! Receives: the file and its largest allowed size. Must hold: no block waits for a fold unless the bound would be
+//! Receives: the file and its bound. Must hold: no block waits for a fold unless the bound would be
 //! exceeded otherwise; a complete file has the trace's name at every moment; if a fold cannot make the file small
 //! enough, the trace ends as it does on a full disk.
 use crate::trace_path::TracePath;
@@ -15,20 +15,32 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// One part in this many of the bound is reserved for the end of the file: the last blocks, the index, names.
 const RESERVED: u64 = 8;
 
-/// The path of a trace and its largest allowed size.
+/// The path of a trace, and what it may hold.
 #[derive(Clone, Debug)]
 pub struct Bound {
-    pub bytes: u64,
-    pub place: Arc<TracePath>,
+    /// The largest allowed size.
+    bytes: u64,
+    /// Older events than this are folded, some time later.
+    keep: Option<Duration>,
+    place: Arc<TracePath>,
 }
 
 impl Bound {
     /// A smaller bound leaves no room for what a fold produces.
     pub const LEAST: u64 = 1_000_000;
+
+    /// Events can be this much older, as a part of `keep`, before they are folded, because a fold writes the whole file.
+    const LATE: u32 = 4;
+
+    /// `None` if everything is kept.
+    pub fn new(most_bytes: Option<u64>, keep: Option<Duration>, place: Arc<TracePath>) -> Option<Self> {
+        (most_bytes.is_some() || keep.is_some()).then(|| Bound { bytes: most_bytes.unwrap_or(u64::MAX), keep, place })
+    }
 
     const fn limit(&self) -> u64 {
         self.bytes - self.bytes / RESERVED
@@ -47,13 +59,16 @@ pub(crate) struct Bounded {
     has_failed: bool,
     /// The time of the latest cut.
     folded_until_ns: Option<u64>,
+    /// No event is folded because of its age before this time.
+    next_by_age_ns: u64,
 }
 
 impl Bounded {
     pub(crate) fn new(file: File, level: i32, bound: Option<Bound>) -> io::Result<Self> {
         let out = FileWriter::new(file, level)?;
         let fold_at = bound.as_ref().map_or(u64::MAX, |bound| bound.limit() / 4 * 3);
-        Ok(Bounded { out, level, bound, fold_at, folding: None, has_failed: false, folded_until_ns: None })
+        let (folding, folded_until_ns) = (None, None);
+        Ok(Bounded { out, level, bound, fold_at, folding, has_failed: false, folded_until_ns, next_by_age_ns: 0 })
     }
 
     pub(crate) const fn len(&self) -> u64 {
@@ -68,10 +83,32 @@ impl Bounded {
             let _ = self.out.get_ref().set_len(whole);
             return Err(error);
         }
-        if self.out.len() > self.fold_at && self.folding.is_none() && !self.has_failed {
+        if self.folding.is_some() {
+            return Ok(());
+        }
+        if self.out.len() > self.fold_at && !self.has_failed {
             self.has_failed = self.start_fold(self.cut()).is_err();
+        } else if let Some(cut) = self.cut_by_age() {
+            // If the fold fails, it is tried again after the same time.
+            let _ = self.start_fold(cut);
         }
         Ok(())
+    }
+
+    /// Returns the offset of the cut, if there are events that are too old.
+    fn cut_by_age(&mut self) -> Option<u64> {
+        let keep = self.bound.as_ref()?.keep?;
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let is_event = |entry: &&IndexEntry| BlockKind::from_number(entry.kind) == Some(BlockKind::Events);
+        let mut latest_first = self.out.entries().iter().rev().filter(is_event);
+        let now = latest_first.next()?.time_ns;
+        let border = now.checked_sub(ns(keep))?;
+        if now < self.next_by_age_ns.max(ns(keep + keep / Bound::LATE)) {
+            return None;
+        }
+        self.next_by_age_ns = now.saturating_add(ns(keep / Bound::LATE));
+        // The block with the event at the border is kept.
+        latest_first.find(|entry| entry.time_ns <= border).map(|entry| entry.offset)
     }
 
     fn make_room(&mut self, block: &RawBlock) -> io::Result<()> {
@@ -96,8 +133,15 @@ impl Bounded {
     fn has_room(&mut self, block: &RawBlock) -> io::Result<bool> {
         let Some(limit) = self.bound.as_ref().map(Bound::limit) else { return Ok(true) };
         // The last blocks are short, and their room is reserved.
-        let is_last =
-            matches!(block.kind, BlockKind::Losses | BlockKind::Unseen | BlockKind::Summary | BlockKind::CustomSummary);
+        let is_last = matches!(
+            block.kind,
+            BlockKind::Losses
+                | BlockKind::Unseen
+                | BlockKind::MapCalls
+                | BlockKind::Summary
+                | BlockKind::CustomSummary
+                | BlockKind::MappedSummary
+        );
         let raw_len = block.payload.len() as u64 + HEADER_LEN as u64;
         Ok(is_last || self.out.len() + raw_len <= limit || self.out.len() + self.out.packed_len(block)? <= limit)
     }

@@ -214,6 +214,18 @@ impl DomainRecorder {
         }
     }
 
+    /// Returns the allocation class of a pair, and defines it if it is new. For a domain whose classes no `Numbering` numbers.
+    pub fn class_of(&mut self, size: u64, stack: u32) -> u32 {
+        self.alloc_classes.find(size, stack).unwrap_or_else(|| {
+            let index = self.alloc_classes.len() as u32;
+            if let Sink::Trace(trace) = &mut self.sink {
+                trace.alloc_classes.push(size, stack);
+            }
+            self.alloc_classes.add(size, stack, index);
+            index
+        })
+    }
+
     /// Returns the block that an allocation of this class would become.
     #[inline(always)]
     pub fn next_block(&self, alloc_class: u32) -> Block {

@@ -1,13 +1,13 @@
 //! When and how the processes of a followed tree end.
 //!
-//! Receives: pids. Returns: the exit status of each process that has ended. Must hold: the
+//! Receives: pids. Returns: the exit status of each process that has ended, and a stamp that is not before its end. Must hold: the
 //! processes and their parents do not notice it, so no process is waited for. A status that the kernel does not tell is
 //! unknown.
 //!
 //! A thread waits for pidfds and wakes the collecting thread. The status of a process that its parent has not waited for
 //! yet is in /proc. Afterwards Linux 6.15 and newer tell it by the pidfd.
-use crate::mapping::exit_of;
-use channel::Hub;
+use crate::mapping::{exit_of, tsc};
+use channel::{Hub, Stamp};
 use format::Exit;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::process::{Pid, PidfdFlags};
@@ -21,7 +21,21 @@ use std::thread::JoinHandle;
 
 enum State {
     Runs(OwnedFd),
-    Ended(Exit),
+    Ended(Ended),
+}
+
+/// How a process ended, and when this was noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub exit: Exit,
+    pub noticed_at: Stamp,
+}
+
+impl Ended {
+    /// When the process ended. `exits_at`: when it began to end itself, if it did.
+    pub fn at(&self, exits_at: Option<Stamp>) -> Stamp {
+        exits_at.map_or(self.noticed_at, |stamp| stamp.min(self.noticed_at))
+    }
 }
 
 struct Shared {
@@ -77,16 +91,32 @@ impl Ends {
                     processes.insert(pid, State::Runs(process));
                 }
             }
-            Err(rustix::io::Errno::SRCH) => drop(processes.insert(pid, State::Ended(Exit::Unknown))),
+            Err(rustix::io::Errno::SRCH) => {
+                processes.insert(pid, State::Ended(Ended { exit: Exit::Unknown, noticed_at: tsc() }));
+            }
             Err(_) => (),
         }
     }
 
     /// Returns how a process has ended, `Some(None)` if it runs, and `None` if it is not watched.
-    pub fn of(&self, pid: u32) -> Option<Option<Exit>> {
+    pub fn of(&self, pid: u32) -> Option<Option<Ended>> {
         match self.shared.lock().get(&pid)? {
             State::Runs(_) => Some(None),
-            State::Ended(exit) => Some(Some(*exit)),
+            State::Ended(ended) => Some(Some(*ended)),
+        }
+    }
+
+    /// Finds out now whether a process has ended.
+    pub fn look(&self, pid: u32) {
+        let has_ended = match self.shared.lock().get(&pid) {
+            Some(State::Runs(process)) => {
+                let mut list = [rustix::event::PollFd::new(process, rustix::event::PollFlags::IN)];
+                rustix::event::poll(&mut list, Some(&rustix::time::Timespec::default())).is_ok_and(|count| count > 0)
+            }
+            _ => false,
+        };
+        if has_ended {
+            self.shared.end(pid, tsc());
         }
     }
 
@@ -120,8 +150,9 @@ impl Shared {
         let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(WAKE) }; 64];
         while !self.stop.load(Ordering::Acquire) {
             let Ok(count) = epoll::wait(&self.epoll, &mut events[..], None) else { continue };
+            let noticed_at = tsc();
             for event in events.iter().take(count) {
-                self.end(event.data.u64() as u32);
+                self.end(event.data.u64() as u32, noticed_at);
             }
             self.has_news.store(true, Ordering::Release);
             self.hub.doorbell.fetch_add(1, Ordering::AcqRel);
@@ -129,12 +160,12 @@ impl Shared {
         }
     }
 
-    fn end(&self, pid: u32) {
+    fn end(&self, pid: u32, noticed_at: Stamp) {
         let mut processes = self.lock();
         let Some(State::Runs(process)) = processes.get(&pid) else { return };
         let exit = exit_of_zombie(pid).or_else(|| exit_of(process)).map_or(Exit::Unknown, exit);
         // Closing the descriptor removes it from the epoll.
-        processes.insert(pid, State::Ended(exit));
+        processes.insert(pid, State::Ended(Ended { exit, noticed_at }));
     }
 }
 
@@ -174,8 +205,8 @@ mod tests {
     fn wait(ends: &Ends, pid: u32) -> Exit {
         let start = Instant::now();
         loop {
-            if let Some(Some(exit)) = ends.of(pid) {
-                return exit;
+            if let Some(Some(ended)) = ends.of(pid) {
+                return ended.exit;
             }
             assert!(start.elapsed() < Duration::from_secs(10), "no end of {pid}");
             std::thread::sleep(Duration::from_millis(1));

@@ -46,6 +46,7 @@ pub struct Collector {
 pub struct Sums {
     pub totals: Totals,
     pub custom: Option<Totals>,
+    pub mapped: Option<Totals>,
     pub live_sites: Vec<LiveSite>,
     /// The number of merged events of all rings.
     pub merged: u64,
@@ -60,6 +61,8 @@ impl Collector {
     pub fn new(is_live: bool, words: usize) -> Option<Self> {
         let setup = Setup {
             reads_every_clock: false,
+            records_maps: true,
+            sampling: Default::default(),
             geometry: Geometry::tight(WriterMemory::NONE),
             clock: Clock::Ticks,
             on_full: OnFull::Drop,
@@ -143,6 +146,7 @@ impl Collector {
         Sums {
             totals: self.recorder.totals(),
             custom: self.recorder.custom_totals(),
+            mapped: self.recorder.mapped_totals(),
             live_sites: self.recorder.live_sites(),
             merged: (0..begun.len() as u32 * 2).map(|source| self.merge.taken(source)).sum(),
             missing: self.drain.missing(),

@@ -29,6 +29,7 @@ mod holdings;
 mod hub;
 mod instances;
 mod live;
+mod mapped;
 mod mapping;
 mod memory;
 mod memory_parts;

@@ -7,13 +7,13 @@
 //!
 //! Besides this file, only `spawn.rs` and `spawn/` have unsafe code in this crate.
 use crate::error::SetupError;
-use channel::{Clock, Geometry, Header, Hub, OnFull, Phase, Region, Ring, SlotHeader};
+use channel::{Clock, Geometry, Header, Hub, OnFull, Phase, Region, Ring, SamplingSetup, SlotHeader};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::{io, ptr};
 
 /// The settings that both sides must know before the target starts.
@@ -29,6 +29,10 @@ pub struct Setup {
     pub watched: bool,
     /// `Header::reads_every_clock`
     pub reads_every_clock: bool,
+    /// `Header::records_maps`
+    pub records_maps: bool,
+    /// `Header::sampling`
+    pub sampling: SamplingSetup,
 }
 
 pub struct Mapping {
@@ -76,6 +80,10 @@ impl Mapping {
             (&raw mut (*header).suppressions.symbol).write(setup.lsan_symbol);
             (&raw mut (*header).heaptrace.watched).write(setup.watched as u32);
             (&raw mut (*header).reads_every_clock).write(setup.reads_every_clock as u32);
+            (&raw mut (*header).records_maps).write(setup.records_maps as u32);
+            (*header).sampling.rate.store(setup.sampling.rate, Ordering::Relaxed);
+            (&raw mut (*header).sampling.exact_above).write(setup.sampling.exact_above);
+            (&raw mut (*header).sampling.seed).write(setup.sampling.seed);
         }
         // SAFETY: `geometry.check` was `Ok`, and `base` is page-aligned, readable and writable for `fixed_len` bytes
         // (`map`) until `Mapping::drop`; `region` hands it out only for as long as the `Mapping` is borrowed. All of it
@@ -156,6 +164,8 @@ pub struct HubPage {
     fd: OwnedFd,
     /// The name of the shared memory that is on offer.
     pub(crate) offer_name: &'static str,
+    /// The shared memory of all processes but the first, as long as it is used or on offer.
+    mappings: Mutex<Vec<Weak<Mapping>>>,
 }
 
 /// The names of the hub and of the shared memory that it offers. When heaptrack detaches from a process and from those that
@@ -170,6 +180,21 @@ unsafe impl Send for HubPage {}
 unsafe impl Sync for HubPage {}
 
 impl HubPage {
+    pub(crate) fn add_mapping(&self, mapping: &Arc<Mapping>) {
+        let mut mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
+        mappings.retain(|known| known.strong_count() > 0);
+        mappings.push(Arc::downgrade(mapping));
+    }
+
+    /// The shared memory of processes in which a thread waits until the modules that it has loaded are patched.
+    pub(crate) fn asking(&self) -> Vec<Arc<Mapping>> {
+        let mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
+        let asks = |mapping: &Arc<Mapping>| {
+            mapping.region().header().loading.step.load(Ordering::Acquire) == channel::LoadingStep::Asked as u32
+        };
+        mappings.iter().filter_map(Weak::upgrade).filter(asks).collect()
+    }
+
     /// `is_shared`: one thread collects the events of all processes. `names`: those of the programs that are recorded, with
     /// commas between them; empty = all. They are cut to `channel::NAMES` bytes.
     pub fn create(is_shared: bool, names: &str) -> Result<Self, SetupError> {
@@ -202,7 +227,7 @@ impl HubPage {
             room.iter_mut().zip(names.bytes()).for_each(|(place, byte)| *place = byte);
             (&raw mut (*hub).names).write(room);
         }
-        Ok(HubPage { page, fd, offer_name })
+        Ok(HubPage { page, fd, offer_name, mappings: Mutex::default() })
     }
 
     /// Returns the page, which is never unmapped: this process needs only one.
@@ -608,6 +633,8 @@ pub mod tests {
             lsan_symbol: 0,
             watched: false,
             reads_every_clock: false,
+            records_maps: false,
+            sampling: Default::default(),
         }
     }
 

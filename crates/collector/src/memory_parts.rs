@@ -13,7 +13,9 @@
 //! [Decision 79](../../../docs/decisions/0079-parts-of-the-resident-memory.md) says why blocks are visited and not counted by page.
 mod arena_headers;
 mod block_cover;
+pub(crate) mod callers;
 mod fragmentation;
+mod huge_pages;
 mod parts;
 mod resident_pages;
 mod schedule;
@@ -23,6 +25,7 @@ mod surroundings;
 use crate::recorder::Recorder;
 use arena_headers::ArenaHeaders;
 use block_cover::{BlockCover, PAGE};
+use callers::MappedBy;
 use format::{MemoryInstant, MemoryParts, RawBlock};
 use fragmentation::PinnedPages;
 use parts::Known;
@@ -42,6 +45,8 @@ use surroundings::{Cgroup, StackPointers};
 const SLICE: usize = 64 << 10;
 /// The most slices that wait for the memory thread, 1.5 MB each.
 const MOST_WAITING: u32 = 2;
+/// The most mappings of the program that a look knows. Pages of others have no caller.
+const MOST_MAPPINGS: usize = 64 << 10;
 /// How long the end of a session waits for the last look.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
@@ -72,6 +77,8 @@ enum Order {
     /// All blocks were sent. The collecting thread took this long for that.
     Divide {
         visiting_ns: u64,
+        /// The mappings that the program made itself.
+        mapped: Vec<MappedBy>,
     },
     /// The program has replaced itself meanwhile.
     Forget,
@@ -207,7 +214,8 @@ impl MemoryLooks {
             return;
         }
         self.shared.set(Step::Parts);
-        let _ = orders.send(Order::Divide { visiting_ns: visit.took.as_nanos() as u64 });
+        let mapped = recorder.mapped_by(MOST_MAPPINGS);
+        let _ = orders.send(Order::Divide { visiting_ns: visit.took.as_nanos() as u64, mapped });
         self.visit = None;
     }
 
@@ -259,6 +267,8 @@ struct Measuring {
     stack_pointers: StackPointers,
     /// Of an attached program: the memory without a file that it had at the first look.
     older: Option<Vec<Range<u64>>>,
+    /// The pools that the last look has found. They stay pools when all of their blocks are freed.
+    pools: Vec<Range<u64>>,
     look: Option<Look>,
     /// The reason why nothing could be read was written.
     is_excused: bool,
@@ -283,6 +293,7 @@ impl Measuring {
             blocks,
             stack_pointers: StackPointers::default(),
             older: None,
+            pools: Vec::new(),
             look: None,
             is_excused: false,
             began_ns: 0,
@@ -310,13 +321,16 @@ impl Measuring {
                 }
                 self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
             }
-            Order::Divide { visiting_ns } => {
+            Order::Divide { visiting_ns, mapped } => {
                 if let Some(look) = self.look.take() {
-                    self.divide(look);
+                    self.divide(look, mapped);
                 }
                 self.end(visiting_ns);
             }
-            Order::Forget => self.end(0),
+            Order::Forget => {
+                self.pools.clear();
+                self.end(0);
+            }
             Order::Restart => {
                 self.plan.is_attached = true;
                 self.older = None;
@@ -361,17 +375,28 @@ impl Measuring {
         Ok(Look { process, smaps, mappings, cover, instant, stack_pointers })
     }
 
-    fn divide(&mut self, look: Look) {
-        let Look { process, smaps, mappings, cover, mut instant, stack_pointers } = look;
+    fn divide(&mut self, look: Look, mapped: Vec<MappedBy>) {
+        let Look { process, smaps, mappings, mut cover, mut instant, stack_pointers } = look;
         let pages = PageMap::open(&process, PAGE).ok();
+        // What the program has mapped itself meanwhile is no pool any more.
+        let is_mapped = |pool: &Range<u64>| {
+            let first = mapped.partition_point(|call| call.end <= pool.start);
+            mapped.get(first).is_some_and(|call| call.start < pool.end)
+        };
+        self.pools.retain(|pool| !is_mapped(pool));
+        cover.mark_pools(&self.pools);
         let older = self.older.clone().unwrap_or_default();
-        let known = Known { stack_pointers, own_ranges: self.plan.own_ranges.clone(), older };
+        let known = Known { stack_pointers, own_ranges: self.plan.own_ranges.clone(), older, mapped };
         instant.live_blocks = cover.blocks;
         instant.requested_bytes = cover.requested_bytes;
         instant.usable_bytes = cover.usable_bytes;
         let mut pinned = PinnedPages::default();
-        instant.parts = parts::divide(&mappings, &cover, pages.as_ref(), &known, &mut pinned);
+        (instant.parts, instant.facts) = parts::divide(&mappings, &cover, pages.as_ref(), &known, &mut pinned);
+        if let Some(pages) = &pages {
+            huge_pages::add_facts(&process, &mappings, pages, &mut instant.facts);
+        }
         instant.fragmentation = pinned.finish(&cover.by_stack);
+        self.pools = cover.pools();
         if !smaps.is_alive() {
             // The program has ended or replaced itself. Blocks and pages may have been missing, so nothing is known of this instant.
             return;

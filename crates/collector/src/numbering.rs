@@ -6,7 +6,7 @@
 use crate::alloc_classes::ClassTable;
 use crate::merge::NumberSource;
 use crate::stacks::Stacks;
-use channel::{CUSTOM, Path, StackId};
+use channel::{CUSTOM, MapCall, Path, StackId};
 
 /// What got a new number, in the order of the numbers.
 #[derive(Debug, Default)]
@@ -87,6 +87,10 @@ impl NumberSource for Numbering {
             return stack;
         }
         let is_custom = address & CUSTOM != 0;
+        // The classes of mappings are numbered when the sizes of their parts are known (`mapped.rs`).
+        if is_custom && MapCall::of(size).is_some() {
+            return stack;
+        }
         let classes = if is_custom { &self.custom } else { &self.malloc };
         match classes.table.find(size, stack) {
             Some(class) => class,

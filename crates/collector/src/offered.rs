@@ -62,9 +62,14 @@ impl TreeHub {
         }
     }
 
-    /// Waits until a process asks for its program to be patched, or for at most `time`. Returns the requests that are new.
-    /// Requests of processes that have died are removed.
-    pub fn wait_for_starts(&self, time: Duration) -> Vec<&'static StartRequest> {
+    /// Waits until a process asks for its program to be patched, or for modules that it has loaded, or for at most `time`.
+    /// Returns the requests that are new, and the shared memory of the processes that wait for modules, without those that
+    /// are `served` already. Requests of processes that have died are removed.
+    pub fn wait_for_questions(
+        &self,
+        time: Duration,
+        served: impl Fn(&Arc<Mapping>) -> bool,
+    ) -> (Vec<&'static StartRequest>, Vec<Arc<Mapping>>) {
         let hub = self.hub();
         let rung = hub.starts_bell.load(Ordering::Acquire);
         let mut new = Vec::new();
@@ -80,11 +85,13 @@ impl TreeHub {
                 request.free();
             }
         }
-        if new.is_empty() {
+        let mut asking = self.page.asking();
+        asking.retain(|mapping| !served(mapping));
+        if new.is_empty() && asking.is_empty() {
             let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos() as _ };
             let _ = futex::wait(&hub.starts_bell, futex::Flags::empty(), rung, Some(&timeout));
         }
-        new
+        (new, asking)
     }
 }
 

@@ -10,8 +10,10 @@ use crate::blocks::{Block, Blocks};
 use crate::clock::Timeline;
 use crate::domain_recorder::DomainRecorder;
 use crate::heaps::Heaps;
+use crate::mapped::MappedRecorder;
 use crate::mapping::Mapping;
 use crate::memory_parts::LiveBlock;
+use crate::memory_parts::callers::MappedBy;
 use crate::merge::{Consumer, Item, NumberSource, RecentFrees, Verdict, take_each};
 use crate::modules::Modules;
 use crate::numbering::{Definitions, Numbering};
@@ -19,8 +21,8 @@ use crate::proc_files::Process;
 use crate::sink::Sink;
 use crate::threads::Threads;
 use crate::tree::Tree;
-use channel::{CUSTOM, Event, HeapMark, Path, StackId, Stamp, split_size};
-use format::{Domain, Frame, Module, RawBlock, StackEncoder, Thread, Totals};
+use channel::{CUSTOM, Event, HeapMark, MapCall, Path, StackId, Stamp, split_size};
+use format::{Domain, Frame, MapCalls, Module, RawBlock, StackEncoder, Thread, Totals};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -30,6 +32,7 @@ pub struct Recorder {
     pub process: Process,
     malloc: DomainRecorder,
     custom: DomainRecorder,
+    mapped: MappedRecorder,
     numbering: Numbering,
     /// What `numbering` lists, until it is learnt.
     definitions: Definitions,
@@ -57,6 +60,7 @@ impl Recorder {
             process,
             malloc: DomainRecorder::new(Domain::Malloc, sink),
             custom: DomainRecorder::new(Domain::Custom, Sink::trace()),
+            mapped: MappedRecorder::new(),
             numbering,
             definitions: Definitions::default(),
             stacks: StackEncoder::new(),
@@ -82,7 +86,17 @@ impl Recorder {
         (totals.allocations > 0 || totals.unknown_frees > 0).then_some(totals)
     }
 
-    /// Events of all kinds so far.
+    /// The totals of the program's own mappings, or `None` if it made none.
+    pub fn mapped_totals(&self) -> Option<Totals> {
+        self.mapped.totals()
+    }
+
+    /// How often the program called mmap and its relatives.
+    pub fn map_calls(&self) -> Vec<MapCalls> {
+        self.mapped.calls()
+    }
+
+    /// Events of all kinds so far, without those of mappings.
     pub const fn event_count(&self) -> u64 {
         self.malloc.event_count() + self.custom.event_count()
     }
@@ -90,6 +104,7 @@ impl Recorder {
     pub fn has_pending(&self) -> bool {
         self.malloc.has_pending()
             || self.custom_totals().is_some() && self.custom.has_pending()
+            || self.mapped.is_used() && self.mapped.domain.has_pending()
             || !self.early.is_empty()
             || self.tree.as_ref().is_some_and(|tree| tree.has_new())
     }
@@ -175,6 +190,9 @@ impl Recorder {
         if self.custom_totals().is_some() {
             self.custom.take_blocks(&mut put);
         }
+        if self.mapped.is_used() {
+            self.mapped.domain.take_blocks(&mut put);
+        }
     }
 
     /// For the live front end: starts again, as if the target had started now.
@@ -220,6 +238,11 @@ impl Recorder {
         })
     }
 
+    /// Some of the mappings that the program made itself, in the order of addresses.
+    pub fn mapped_by(&self, most: usize) -> Vec<MappedBy> {
+        self.mapped.mappings().take(most).collect()
+    }
+
     /// All modules that were ever loaded.
     pub fn modules(&self) -> &[Module] {
         self.modules.seen()
@@ -242,13 +265,28 @@ impl Recorder {
 
     #[inline(never)]
     fn switch<const IS_CUSTOM: bool>(&mut self, source: u32) {
-        let thread = match self.threads.of_slot(source / 2) {
+        let thread = self.thread_of(source);
+        self.domain::<IS_CUSTOM>().switch(source, thread);
+    }
+
+    /// Returns the thread that writes to a ring.
+    fn thread_of(&mut self, source: u32) -> u32 {
+        match self.threads.of_slot(source / 2) {
             Some(thread) => thread,
             // The live front end does not number threads, because over a long run the numbers would never end.
             None if self.malloc.is_live() => 0,
             None => self.start_thread(source / 2, u32::MAX, 0),
-        };
-        self.domain::<IS_CUSTOM>().switch(source, thread);
+        }
+    }
+
+    /// Takes a call by which the program changed its mappings.
+    fn take_map_call(&mut self, call: MapCall, item: &Item) {
+        if self.mapped.domain.differs(item.source) {
+            let thread = self.thread_of(item.source);
+            self.mapped.domain.switch(item.source, thread);
+        }
+        self.mapped.domain.set_time(item.stamp(), &mut self.timeline);
+        self.mapped.take(call, item.plain_address(), split_size(item.size).0, item.number);
     }
 
     /// `local`: the slot in the process's own shared memory.
@@ -261,6 +299,7 @@ impl Recorder {
         let name = self.process.thread_name(tid);
         self.malloc.start_thread(slot);
         self.custom.start_thread(slot);
+        self.mapped.domain.start_thread(slot);
         self.threads.start(slot, (0, tid), image, name)
     }
 
@@ -334,7 +373,7 @@ impl Recorder {
             // This event comes before the slot's new thread is known.
             Event::Image { stamp, image } => self.end_image(stamp, image),
             Event::Heap { mark, heap, .. } => self.mark_heap(mark, heap, item),
-            Event::Fork { .. } => (),
+            Event::Fork { .. } | Event::Exit { .. } => (),
             Event::Alloc { .. } | Event::Free { .. } => (),
         }
     }
@@ -365,6 +404,13 @@ impl Recorder {
     /// An event of a block that the program reported itself, or a mark.
     #[inline(never)]
     fn take_rare(&mut self, item: &Item) -> Verdict {
+        if let Some(call) = item.map_call() {
+            // The processes of a tree share mappings, of which nothing is known here.
+            if self.tree.is_none() {
+                self.take_map_call(call, item);
+            }
+            return Verdict::Taken;
+        }
         if self.tree.is_some() {
             return self.take_in_tree(item);
         }
@@ -383,7 +429,8 @@ impl Recorder {
         }
         self.blocks.clear();
         self.heaps.clear();
-        for domain in [&mut self.malloc, &mut self.custom] {
+        self.mapped.clear();
+        for domain in [&mut self.malloc, &mut self.custom, &mut self.mapped.domain] {
             domain.mark(stamp, &mut self.timeline);
             domain.new_image(image);
         }
@@ -455,7 +502,8 @@ impl Consumer for Recorder {
 
     #[inline]
     fn is_full(&self) -> bool {
-        self.malloc.is_full() || self.custom.is_full() || self.malloc.is_live() && self.numbering.stacks.wants_compact()
+        let is_full = self.malloc.is_full() || self.custom.is_full() || self.mapped.domain.is_full();
+        is_full || self.malloc.is_live() && self.numbering.stacks.wants_compact()
     }
 
     #[cold]

@@ -194,6 +194,8 @@ impl Collector {
         let watermark = self.watermark(now);
         self.find_ended(now);
         self.welcome();
+        // A process that has just joined may be about to end.
+        let watermark = self.before_exits(watermark, now);
         let drained = self.drain_all();
         if self.is_live {
             let until = self.served_until(now, watermark, drained);
@@ -202,7 +204,9 @@ impl Collector {
         self.merge_drained(drained, watermark);
         if self.members.is_some() {
             self.last_watermark = watermark;
-            self.end_processes();
+            if self.writer.has_room() {
+                self.end_processes(watermark);
+            }
         }
         if self.is_live {
             self.serve(pid, &asks);
@@ -294,6 +298,14 @@ impl Collector {
             }
         } else {
             self.whole_until = watermark;
+            // The blocks of a process that has ended must not count while later events of others are merged.
+            for ended_at in self.ends_before(watermark) {
+                self.merge_to(ended_at);
+                // If the writer has no room, events of others may be left that were before this end.
+                if self.writer.has_room() {
+                    self.end_processes(ended_at);
+                }
+            }
         }
         self.merge_to(watermark);
     }

@@ -33,6 +33,8 @@ pub struct Tree {
     /// By number.
     running: Vec<Option<Box<Running>>>,
     unused: VecDeque<Number>,
+    /// How many processes have had a number.
+    added: u64,
     /// By the number of the parent, and the parent's own count of forks.
     forks: HashMap<(Number, u32), Number>,
     /// The same for children that have not joined before their parent ended, by the pid of the parent.
@@ -58,6 +60,8 @@ enum State {
 
 pub struct Running {
     state: State,
+    /// Counts up from process to process, which numbers do not.
+    born: u64,
     /// Its index is valid if `is_written`.
     entry: Process,
     is_written: bool,
@@ -72,6 +76,8 @@ pub struct Running {
     /// What it has allocated and not freed.
     own: PeakTracker,
     totals: Totals,
+    /// When it said that it ends (`Event::Exit`), and with which code.
+    exits: Option<(u64, u8)>,
     /// The index of one of its threads.
     pub thread: Option<u32>,
 }
@@ -101,6 +107,7 @@ impl Running {
     fn new(pid: u32) -> Self {
         Running {
             state: State::Expected,
+            born: 0,
             entry: Process { pid, ..Process::default() },
             is_written: false,
             files: proc_files::Process::new(pid),
@@ -111,6 +118,7 @@ impl Running {
             heap: PeakTracker::default(),
             own: PeakTracker::default(),
             totals: Totals::default(),
+            exits: None,
             thread: None,
         }
     }
@@ -168,7 +176,9 @@ impl Tree {
     }
 
     /// Gives a process a number. Returns `None` if there are too many at the same time.
-    fn add(&mut self, running: Running) -> Option<Number> {
+    fn add(&mut self, mut running: Running) -> Option<Number> {
+        self.added += 1;
+        running.born = self.added;
         let fresh = self.running.len().max(1);
         let number = if fresh <= MOST as usize { fresh as Number } else { self.unused.pop_front()? };
         if self.running.len() <= number as usize {
@@ -178,16 +188,18 @@ impl Tree {
         Some(number)
     }
 
-    /// The program that runs in a process now.
+    /// The program that runs in a process now. Another one of the same pid has either been replaced by it, which the recorder has not
+    /// ended yet, or it belongs to an earlier process.
     pub fn find(&self, pid: u32) -> Option<Number> {
-        // The latest, if it has replaced another one that has not ended here yet.
-        self.running().filter(|(_, running)| running.entry.pid == pid).map(|(number, _)| number).last()
+        let is_replaced = |old: Number| self.running().any(|(_, other)| other.replaces == Some(old));
+        let of_pid = self.running().filter(|(number, running)| running.entry.pid == pid && !is_replaced(*number));
+        of_pid.max_by_key(|(_, running)| running.born).map(|(number, _)| number)
     }
 
     /// A process has shared memory. Returns its number.
     pub fn join(&mut self, joining: Joining) -> Option<Number> {
         let Joining { pid, parent_pid, fork, start, command, exe, mapping, files } = joining;
-        if start == ProcessStart::Launched {
+        if matches!(start, ProcessStart::Launched | ProcessStart::Attached) {
             self.first_pid = pid;
         }
         let parent = self.find(parent_pid).filter(|_| parent_pid != pid);
@@ -203,13 +215,14 @@ impl Tree {
             self.forks.insert((parent, fork), number);
         }
         let inherited = parent.and_then(|parent| self.get(parent)).map(|parent| &parent.entry);
-        let (inherited_exe, inherited_words) =
-            inherited.map(|entry| (entry.exe.clone(), entry.command.clone())).unzip();
+        let inherited = inherited.map(|entry| (entry.exe.clone(), entry.command.clone()));
         let running = self.get_mut(number)?;
         running.entry.pid = pid;
-        // A forked process that is gone already had the program of its parent.
-        running.entry.exe = if is_forked && exe.is_empty() { inherited_exe.unwrap_or_default() } else { exe };
-        running.entry.command = if is_forked { inherited_words.unwrap_or(command) } else { command };
+        // A forked process has the program of its parent, which may have ended since the fork. The kernel may know another program by
+        // now, after an exec.
+        let at_fork = Some((running.entry.exe.clone(), running.entry.command.clone()));
+        let known = inherited.or(at_fork.filter(|(exe, _)| !exe.is_empty())).filter(|_| is_forked);
+        (running.entry.exe, running.entry.command) = known.unwrap_or((exe, command));
         running.entry.start = start;
         running.files = files;
         running.modules = Modules::new(running.entry.exe.clone());
@@ -219,11 +232,11 @@ impl Tree {
         Some(number)
     }
 
-    /// A process forks, or has forked.
-    pub fn fork(&mut self, parent: Number, fork: u32, pid: u32, now: Now) {
-        if self.get(parent).is_none() {
-            return;
-        }
+    /// A process forks, or has forked. Returns a child that is over, if there is one: its fork failed, or it has executed a program without an
+    /// event of its own. The caller lets go of what the child holds, and removes it: what its parent has freed meanwhile was the child's alone.
+    #[must_use]
+    pub fn fork(&mut self, parent: Number, fork: u32, pid: u32, now: Now) -> Option<Number> {
+        self.get(parent)?;
         let known = self.forks.get(&(parent, fork)).copied();
         match (known, pid) {
             (Some(child), 0) => self.start(child, now),
@@ -232,14 +245,13 @@ impl Tree {
                     self.get(parent).map(|one| (one.entry.exe.clone(), one.entry.command.clone())).unwrap_or_default();
                 let entry = Process { start: ProcessStart::Forked, exe, command, ..Process::default() };
                 let child = Running { entry, parent: Some(parent), ..Running::new(0) };
-                if let Some(child) = self.add(child) {
-                    self.forks.insert((parent, fork), child);
-                    self.start(child, now);
-                }
+                let child = self.add(child)?;
+                self.forks.insert((parent, fork), child);
+                self.start(child, now);
             }
             (Some(child), FORK_FAILED) => {
                 self.forks.remove(&(parent, fork));
-                self.remove(child);
+                return Some(child);
             }
             (Some(child), pid) => {
                 self.forks.remove(&(parent, fork));
@@ -248,22 +260,26 @@ impl Tree {
                 if !self.has_unknown_children(parent) {
                     self.gone.retain(|_, of| *of != parent);
                 }
-                let Some(running) = self.get_mut(child) else { return };
+                let running = self.get_mut(child)?;
                 running.entry.pid = pid;
                 let is_silent = running.mapping.is_none();
                 if later.is_none() && is_gone && is_silent {
-                    return self.remove(child);
+                    return Some(child);
                 }
-                let Some(later) = later.and_then(|later| self.get_mut(later)) else { return self.watch(child, pid) };
+                let Some(later) = later.and_then(|later| self.get_mut(later)) else {
+                    self.watch(child, pid);
+                    return None;
+                };
                 if later.replaces.is_none() && later.state == State::Expected {
                     later.replaces = Some(child);
                 } else if is_silent {
-                    // The program that replaced it has started. It never had shared memory, so it holds nothing of its own.
-                    self.remove(child);
+                    // The program that replaced it has started.
+                    return Some(child);
                 }
             }
             (None, _) => (),
         }
+        None
     }
 
     /// Returns true if a process has forked, and has not told the pid of the child yet.
@@ -347,6 +363,13 @@ impl Tree {
         true
     }
 
+    /// A process ends itself.
+    pub fn exits(&mut self, number: Number, ns: u64, code: u8) {
+        if let Some(running) = self.get_mut(number) {
+            running.exits = Some((ns, code));
+        }
+    }
+
     /// A process has ended, or called exec, and all its blocks are gone. `peak_rss`: its highest resident memory, if it is known.
     pub fn end(&mut self, number: Number, by_exec: bool, exit: Exit, ns: u64) {
         // A program that replaced it may have ended it already.
@@ -360,6 +383,11 @@ impl Tree {
             self.gone.insert(pid, parent);
         }
         let Some(running) = self.get_mut(number).filter(|_| !is_silent) else { return self.remove(number) };
+        let ns = running.exits.map_or(ns, |(ns, _)| ns);
+        let exit = match running.exits {
+            Some((_, code)) if exit == Exit::Unknown && !by_exec => Exit::Code(code.into()),
+            _ => exit,
+        };
         let mut totals = running.heap.fill(running.totals);
         totals.leaked_allocations = running.own.live_allocations;
         totals.leaked_bytes = running.own.live_bytes;
@@ -392,6 +420,10 @@ impl Tree {
         self.remove(number);
     }
 
+    pub fn exit_of_first(&self) -> Option<Exit> {
+        self.first.as_ref()?.end.map(|end| end.exit)
+    }
+
     /// Only at the end of a recording do we know how the process ended that we launched.
     pub fn set_exit_of_first(&mut self, exit: Exit) {
         if let Some(mut entry) = self.first.take() {
@@ -400,7 +432,7 @@ impl Tree {
         }
     }
 
-    fn remove(&mut self, number: Number) {
+    pub fn remove(&mut self, number: Number) {
         self.holdings.end(number as usize, true, |_, _| ());
         if let Some(place) = self.running.get_mut(number as usize) {
             *place = None;
@@ -462,7 +494,7 @@ mod tests {
             let now = Now::default();
             let shell = tree.join(joining(10, 1, ProcessStart::Launched, "sh")).unwrap();
             tree.start(shell, now);
-            tree.fork(shell, 1, 0, now);
+            assert_eq!(tree.fork(shell, 1, 0, now), None);
             let first = tree.join(joining(20, 10, ProcessStart::Spawned, "true")).unwrap();
             tree.start(first, now);
             if executes_twice {
@@ -474,15 +506,56 @@ mod tests {
             } else {
                 tree.end(first, false, Exit::Code(0), 2);
             }
-            tree.fork(shell, 1, 20, now);
+            let over = tree.fork(shell, 1, 20, now).unwrap();
+            tree.remove(over);
             assert_eq!(tree.running().count(), 1, "only the shell runs");
             let (entries, watched) = found(&mut tree);
             assert!(entries.iter().all(|(pid, command)| *pid == 10 || command != "sh"), "{entries:?}");
             assert_eq!(watched, [], "nothing is left to wait for");
             // Another child gets the same pid later, and calls no exec.
-            tree.fork(shell, 2, 0, now);
-            tree.fork(shell, 2, 20, now);
+            assert_eq!((tree.fork(shell, 2, 0, now), tree.fork(shell, 2, 20, now)), (None, None));
             assert_eq!((found(&mut tree).1.len(), tree.running().count()), (1, 2));
         }
+    }
+
+    /// A child that executes a program may join before the recorder merges the fork that made it. The process then has two entries, and
+    /// what the program forks belongs to the second program, although the first one got its number later.
+    #[test]
+    fn a_child_belongs_to_the_program_that_forked_it() {
+        let mut tree = Tree::default();
+        let now = Now::default();
+        let shell = tree.join(joining(10, 1, ProcessStart::Launched, "sh")).unwrap();
+        tree.start(shell, now);
+        let program = tree.join(joining(20, 10, ProcessStart::Spawned, "git")).unwrap();
+        assert_eq!((tree.fork(shell, 1, 0, now), tree.fork(shell, 1, 20, now)), (None, None));
+        assert_eq!(tree.find(20), Some(program));
+        let child = tree.join(Joining { fork: 1, ..joining(30, 20, ProcessStart::Forked, "git") }).unwrap();
+        let silent = tree.take_replaced(program).unwrap();
+        tree.remove(silent);
+        tree.start(program, now);
+        tree.get_mut(program).unwrap().alloc(100, 1);
+        assert_eq!((tree.fork(program, 1, 0, now), tree.fork(program, 1, 30, now)), (None, None));
+        assert_eq!(tree.find(30), Some(child), "the fork has made no other entry");
+        tree.end(program, false, Exit::Code(0), 2);
+        tree.end(child, false, Exit::Code(0), 3);
+        let ended = tree.take_new().processes.into_iter().rfind(|process| process.pid == 30).unwrap();
+        let inherited = (ended.inherited_allocations, ended.inherited_bytes);
+        assert_eq!((ended.command.as_slice(), inherited), (&["git".to_owned()][..], (1, 100)));
+        assert!(ended.parent.is_some(), "{ended:?}");
+    }
+
+    /// A child that joins after its parent has ended has the command of its parent, because the kernel may not know it any more.
+    #[test]
+    fn a_child_has_the_command_of_a_parent_that_has_ended() {
+        let mut tree = Tree::default();
+        let now = Now::default();
+        let parent = tree.join(joining(10, 1, ProcessStart::Launched, "git")).unwrap();
+        tree.start(parent, now);
+        assert_eq!((tree.fork(parent, 1, 0, now), tree.fork(parent, 1, 30, now)), (None, None));
+        tree.end(parent, false, Exit::Code(0), 1);
+        let silent = Joining { command: Vec::new(), exe: String::new(), ..joining(30, 10, ProcessStart::Forked, "") };
+        let child = tree.join(Joining { fork: 1, ..silent }).unwrap();
+        tree.end(child, false, Exit::Code(0), 2);
+        assert_eq!(found(&mut tree).0.pop(), Some((30, "git".to_owned())));
     }
 }

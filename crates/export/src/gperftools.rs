@@ -54,7 +54,11 @@ pub fn write(
     for module in modules.values() {
         let start = segment(module).map_or(module.start, |segment| segment.start);
         let end = module.end.max(start);
-        writeln!(out, "{start:08x}-{end:08x} r-xp 00000000 00:00 0 {}", crate::hex::one_line(&module.path))?;
+        writeln!(
+            out,
+            "{start:08x}-{end:08x} r-xp 00000000 00:00 0 {}",
+            crate::hex::one_line(selected.path(&module.path))
+        )?;
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use crate::Error;
 use crate::hex::one_line;
 use analysis::{BlockEvent, BlockEventKind, Definitions, Level, Range, SiteId};
 use format::Frame;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{self, Write};
@@ -63,7 +64,8 @@ pub fn write(input: &Input<'_>, walk: Walk<'_>, options: &Options, out: &mut dyn
     let base = Heap::new(input).bytes;
     empty(out, 0, input.range.from_ns / MS, base)?;
     let labels = Labels::new(input.definitions);
-    let mut snapshots = Snapshots { labels, options, moments, peak, next: 0, out, failed: None };
+    let tree = Tree::new(input.definitions.site_count());
+    let mut snapshots = Snapshots { labels, tree, options, moments, peak, next: 0, out, failed: None };
     each_allocation(input, walk, |heap| snapshots.look(heap))?;
     snapshots.failed.map_or(Ok(()), |error| Err(error.into()))
 }
@@ -131,6 +133,7 @@ fn moments(input: &Input<'_>, walk: Walk<'_>, count: usize) -> Result<Vec<Moment
 
 struct Snapshots<'a> {
     labels: Labels<'a>,
+    tree: Tree,
     options: &'a Options,
     moments: Vec<Moment>,
     peak: usize,
@@ -162,12 +165,9 @@ impl Snapshots<'_> {
     fn tree(&mut self, number: usize, moment: &Moment, heap: &Heap) -> io::Result<()> {
         head(self.out, number, moment.time_ns / MS, moment.bytes)?;
         writeln!(self.out, "heap_tree={}", if self.next == self.peak { "peak" } else { "detailed" })?;
-        let mut tree = Tree::default();
-        for (bytes, site) in heap.by_site.iter().zip(0u32..).filter(|(bytes, _)| **bytes > 0) {
-            tree.add(self.labels.of_site(site), *bytes);
-        }
+        self.tree.fill(&heap.by_site, &mut self.labels);
         let least = (moment.bytes as f64 * self.options.threshold / 100.0) as u64;
-        tree.write(self.out, &self.labels, least, self.options.threshold)
+        self.tree.write(self.out, &self.labels, least, self.options.threshold)
     }
 }
 
@@ -186,30 +186,26 @@ struct Labels<'a> {
     definitions: &'a Definitions,
     list: Vec<String>,
     known: HashMap<String, u32>,
-    /// By site, innermost first; empty if they were not needed yet.
-    of_site: Vec<Vec<u32>>,
 }
 
 impl<'a> Labels<'a> {
     fn new(definitions: &'a Definitions) -> Self {
-        let of_site = vec![Vec::new(); definitions.site_count()];
-        Labels { definitions, list: Vec::new(), known: HashMap::new(), of_site }
+        Labels { definitions, list: Vec::new(), known: HashMap::new() }
     }
 
-    fn of_site(&mut self, site: SiteId) -> &[u32] {
-        let Some(labels) = self.of_site.get_mut(site as usize) else { return &[] };
-        if labels.is_empty() {
-            for level in self.definitions.levels(self.definitions.stack_of(site)) {
-                let label = label(&level);
-                let next = self.list.len() as u32;
-                let number = *self.known.entry(label.clone()).or_insert(next);
-                if number == next {
-                    self.list.push(label);
-                }
-                labels.push(number);
-            }
+    /// Returns the labels of a site's levels, the innermost first.
+    fn of_site(&mut self, site: SiteId) -> Vec<u32> {
+        let levels = self.definitions.levels(self.definitions.stack_of(site));
+        levels.map(|level| self.number(label(&level))).collect()
+    }
+
+    fn number(&mut self, label: String) -> u32 {
+        let next = self.list.len() as u32;
+        let number = *self.known.entry(label.clone()).or_insert(next);
+        if number == next {
+            self.list.push(label);
         }
-        labels
+        number
     }
 
     fn text(&self, label: Option<u32>) -> &str {
@@ -220,33 +216,64 @@ impl<'a> Labels<'a> {
 
 const ROOT: usize = 0;
 
-/// A level and the bytes that were allocated through it.
-#[derive(Default)]
+/// A level of some stacks. It is the same one in all snapshots; its bytes are in `Tree`.
 struct Node {
     /// `None` for the total.
     label: Option<u32>,
-    bytes: u64,
+    parent: usize,
     children: Vec<usize>,
 }
 
-/// Callers are below callees. Node 0 is the total.
-#[derive(Default)]
+/// What a snapshot has in a node.
+#[derive(Clone, Copy)]
+struct Held {
+    bytes: u64,
+    /// The first of the sites that hold them. Children with equal bytes are in the order of their sites.
+    first_site: SiteId,
+}
+
+const NOTHING: Held = Held { bytes: 0, first_site: SiteId::MAX };
+
+/// Callers are below callees. Node 0 is the total. The nodes stay from snapshot to snapshot, because most stacks do.
 struct Tree {
     nodes: Vec<Node>,
     known: HashMap<(usize, u32), usize>,
+    /// By site, the node of its outermost caller; `None` if it was not needed yet.
+    end_of_site: Vec<Option<usize>>,
+    /// By node, for the current snapshot.
+    held: Vec<Held>,
 }
 
 impl Tree {
-    fn add(&mut self, labels: &[u32], bytes: u64) {
-        if self.nodes.is_empty() {
-            self.nodes.push(Node::default());
+    fn new(sites: usize) -> Self {
+        let total = Node { label: None, parent: ROOT, children: Vec::new() };
+        Tree { nodes: vec![total], known: HashMap::new(), end_of_site: vec![None; sites], held: Vec::new() }
+    }
+
+    /// Begins a snapshot with these bytes in each site.
+    fn fill(&mut self, by_site: &[u64], labels: &mut Labels<'_>) {
+        self.held.fill(NOTHING);
+        for (bytes, site) in by_site.iter().zip(0u32..).filter(|(bytes, _)| **bytes > 0) {
+            let end = self.end_of(site, labels);
+            self.held.resize(self.nodes.len(), NOTHING);
+            add(&mut self.held[end], Held { bytes: *bytes, first_site: site });
         }
-        let mut at = ROOT;
-        self.nodes[at].bytes = self.nodes[at].bytes.saturating_add(bytes);
-        for label in labels {
-            at = self.child(at, *label);
-            self.nodes[at].bytes = self.nodes[at].bytes.saturating_add(bytes);
+        // A caller was added after its callee, so a node is complete when its turn comes.
+        for at in (ROOT + 1..self.held.len()).rev() {
+            let held = self.held[at];
+            add(&mut self.held[self.nodes[at].parent], held);
         }
+    }
+
+    fn end_of(&mut self, site: SiteId, labels: &mut Labels<'_>) -> usize {
+        let known = self.end_of_site.get(site as usize).copied().flatten();
+        known.unwrap_or_else(|| {
+            let end = labels.of_site(site).iter().fold(ROOT, |at, label| self.child(at, *label));
+            if let Some(place) = self.end_of_site.get_mut(site as usize) {
+                *place = Some(end);
+            }
+            end
+        })
     }
 
     fn child(&mut self, parent: usize, label: u32) -> usize {
@@ -255,11 +282,26 @@ impl Tree {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(place) => {
                 place.insert(child);
-                self.nodes.push(Node { label: Some(label), ..Node::default() });
+                self.nodes.push(Node { label: Some(label), parent, children: Vec::new() });
                 self.nodes[parent].children.push(child);
                 child
             }
         }
+    }
+
+    fn held(&self, at: usize) -> Held {
+        self.held.get(at).copied().unwrap_or(NOTHING)
+    }
+
+    /// Returns the children that hold something, the largest first.
+    fn children(&self, at: usize) -> Vec<usize> {
+        let children = self.nodes.get(at).map_or(&[][..], |node| &node.children);
+        let mut children: Vec<usize> = children.iter().copied().filter(|child| self.held(*child).bytes > 0).collect();
+        children.sort_unstable_by_key(|child| {
+            let held = self.held(*child);
+            (Reverse(held.bytes), held.first_site)
+        });
+        children
     }
 
     /// Writes all nodes. It does not recurse, because stacks are deep.
@@ -271,13 +313,12 @@ impl Tree {
             while let Some(sum) = summed.pop_if(|sum| sum.0 > depth) {
                 below(out, sum, threshold)?;
             }
-            let Some(node) = self.nodes.get(at) else { break };
-            let mut children = node.children.clone();
-            children.sort_by_key(|child| std::cmp::Reverse(self.nodes[*child].bytes));
-            let shown = children.iter().filter(|child| self.nodes[**child].bytes >= least.max(1)).count();
-            let hidden = children[shown..].iter().map(|child| self.nodes[*child].bytes).fold(0, u64::saturating_add);
+            let children = self.children(at);
+            let shown = children.iter().filter(|child| self.held(**child).bytes >= least).count();
+            let hidden = children[shown..].iter().map(|child| self.held(*child).bytes).fold(0, u64::saturating_add);
             let count = shown + (shown < children.len()) as usize;
-            writeln!(out, "{:depth$}n{count}: {} {}", "", node.bytes, labels.text(node.label))?;
+            let label = self.nodes.get(at).and_then(|node| node.label);
+            writeln!(out, "{:depth$}n{count}: {} {}", "", self.held(at).bytes, labels.text(label))?;
             if shown < children.len() {
                 summed.push((depth + 1, hidden, children.len() - shown));
             }
@@ -288,6 +329,11 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+fn add(to: &mut Held, held: Held) {
+    to.bytes = to.bytes.saturating_add(held.bytes);
+    to.first_site = to.first_site.min(held.first_site);
 }
 
 fn below(out: &mut dyn Write, (depth, bytes, places): (usize, u64, usize), threshold: f64) -> io::Result<()> {

@@ -44,6 +44,14 @@ pub struct ValueType {
 }
 
 impl ValueType {
+    pub(crate) const fn unit(&self) -> &'static str {
+        self.unit
+    }
+
+    pub(crate) fn amount(&self, costs: &Costs) -> u64 {
+        (self.of)(costs)
+    }
+
     fn is_known(&self, selected: &Selected<'_>) -> bool {
         (self.is_live || !selected.range.instant) && selected.definitions.has_cost(self.cost)
     }
@@ -66,8 +74,56 @@ pub const VALUES: [ValueType; 7] = [
     value("inuse_space", "live_bytes", true, |costs| costs.live_bytes),
 ];
 
+/// What a range of the trace is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// With nothing: `inuse_*` is what is live at the end of the range.
+    WithNothing,
+    /// With its beginning: `inuse_*` is how much more is live at the end, and may be negative.
+    WithItsBeginning,
+    /// With the last profile that was pushed: `alloc_*` is what was allocated since then, `inuse_*` what is live now. Peaks
+    /// of such a part are not known.
+    WithTheLastOne,
+}
+
+/// How much more blocks and bytes are live at the end of the range than at its beginning. A negative number is stored as
+/// protobuf stores it, in two's complement.
+const GROWTH: [ValueType; 2] = [
+    value("inuse_objects", "live_allocations", true, |costs| {
+        costs.live_allocations.wrapping_sub(costs.base_allocations)
+    }),
+    value("inuse_space", "live_bytes", true, |costs| costs.live_bytes.wrapping_sub(costs.base_bytes)),
+];
+
+fn values(compared: Compared) -> [ValueType; 7] {
+    let mut values = VALUES;
+    if compared == Compared::WithItsBeginning {
+        for growth in GROWTH {
+            values.iter_mut().filter(|value| value.name == growth.name).for_each(|value| *value = growth);
+        }
+    }
+    values
+}
+
+/// The values that are known of the selected part.
+pub(crate) fn values_of(selected: &Selected<'_>, compared: Compared) -> Vec<ValueType> {
+    let mut values: Vec<ValueType> = values(compared).into_iter().filter(|value| value.is_known(selected)).collect();
+    values.retain(|value| compared != Compared::WithTheLastOne || !value.name.starts_with("peak_"));
+    values
+}
+
 /// `shown_first`: the name of the value that readers show first.
 pub fn write(selected: &Selected<'_>, shown_first: &str, out: &mut dyn Write) -> io::Result<()> {
+    write_compared(selected, shown_first, Compared::WithNothing, out)
+}
+
+/// As `write`, of a range that may be compared with its beginning.
+pub fn write_compared(
+    selected: &Selected<'_>,
+    shown_first: &str,
+    compared: Compared,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut writer = Writer {
         selected,
         out,
@@ -79,9 +135,9 @@ pub fn write(selected: &Selected<'_>, shown_first: &str, out: &mut dyn Write) ->
         mappings: IntMap::default(),
     };
     writer.string("");
-    writer.head(shown_first)?;
+    let values = values_of(selected, compared);
+    writer.head(shown_first, &values)?;
     writer.main_mapping()?;
-    let values: Vec<ValueType> = VALUES.into_iter().filter(|value| value.is_known(selected)).collect();
     let mut path = Vec::new();
     for row in selected.rows.iter().filter(|row| values.iter().any(|value| (value.of)(&row.costs) != 0)) {
         selected.levels(row.site, &mut path);
@@ -129,8 +185,8 @@ impl Writer<'_, '_> {
         self.out.write_all(self.message.as_bytes())
     }
 
-    fn head(&mut self, shown_first: &str) -> io::Result<()> {
-        for value in VALUES.iter().filter(|value| value.is_known(self.selected)) {
+    fn head(&mut self, shown_first: &str, values: &[ValueType]) -> io::Result<()> {
+        for value in values {
             let value_type = self.value_type(value.name, value.unit);
             self.put(field::SAMPLE_TYPE, &value_type)?;
         }
@@ -144,9 +200,7 @@ impl Writer<'_, '_> {
         let shown_first = self.string(shown_first);
         self.put_number(field::DEFAULT_SAMPLE_TYPE, shown_first)?;
         let mut comments = vec![format!("heaptrack {}", env!("CARGO_PKG_VERSION")), self.selected.command()];
-        comments.extend(self.selected.definitions.losses.sentences());
-        comments
-            .extend(self.selected.definitions.unseen.iter().map(|unseen| format!("not recorded: {}", unseen.sentence)));
+        comments.extend(self.selected.not_recorded());
         for comment in comments.iter().filter(|comment| !comment.is_empty()) {
             let comment = self.string(comment);
             self.put_number(field::COMMENT, comment)?;
@@ -163,13 +217,9 @@ impl Writer<'_, '_> {
 
     fn sample(&mut self, row: &Detail, levels: &[u32], values: &[ValueType]) -> io::Result<()> {
         let mut locations = Vec::new();
-        let mut rest = levels;
-        while let Some(first) = rest.first() {
-            let is_same = |pair: &[u32]| pair[1] > pair[0] && self.frame(pair[0]) == self.frame(pair[1]);
-            let count = 1 + rest.windows(2).take_while(|pair| is_same(pair)).count();
-            let (frame, after) = rest.split_at(count);
-            rest = after;
-            let key = (*first, frame.last().copied().unwrap_or(*first));
+        for frame in self.selected.frames(levels) {
+            let first = frame.first().copied().unwrap_or(u32::MAX);
+            let key = (first, frame.last().copied().unwrap_or(first));
             locations.push(match self.locations.get(&key) {
                 Some(known) => *known,
                 None => self.location(key, frame)?,
@@ -184,10 +234,6 @@ impl Writer<'_, '_> {
             sample.message(3, &label);
         }
         self.put(field::SAMPLE, &sample)
-    }
-
-    fn frame(&self, level: u32) -> Option<u64> {
-        self.selected.level(level).map(|level| level.frame.0)
     }
 
     /// What is known about a row besides its stack.
@@ -237,7 +283,7 @@ impl Writer<'_, '_> {
         let selected = self.selected;
         if let Some(level) = levels.last().and_then(|level| selected.level(*level)) {
             let mapping = self.mapping_of(level)?;
-            location.number(2, mapping).number(3, address(selected, level));
+            location.number(2, mapping).number(3, selected.address(level));
         }
         let mut lines = 0;
         for level in levels.iter().filter_map(|level| selected.level(*level)) {
@@ -303,7 +349,7 @@ impl Writer<'_, '_> {
         let id = self.mappings.len() as u64 + 1;
         self.mappings.insert(module.instance, id);
         let build_id: String = module.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (path, build_id) = (self.string(&module.path), self.string(&build_id));
+        let (path, build_id) = (self.string(self.selected.path(&module.path)), self.string(&build_id));
         let mut mapping = Message::default();
         mapping.number(1, id).number(2, module.start).number(3, module.end).number(5, path).number(6, build_id);
         // Has functions, file names, line numbers and inlined functions: there is nothing to look up.
@@ -320,13 +366,4 @@ impl Writer<'_, '_> {
         }
         Ok(())
     }
-}
-
-/// The address of a frame in the program. A return address is after the call, so one less is within it.
-fn address(selected: &Selected<'_>, level: &StackTableLevel) -> u64 {
-    if level.frame.is_marker() {
-        return 0;
-    }
-    let bias = selected.definitions.module(level.frame).map_or(0, |module| module.bias);
-    bias.wrapping_add(level.frame.offset()).wrapping_sub(!level.frame.is_exact() as u64)
 }

@@ -1,16 +1,18 @@
-//! Protocol Buffers, as far as pprof needs them: numbers, texts, lists of numbers, and messages within messages.
+//! Protocol Buffers, as far as pprof, OpenTelemetry and Parca need them: numbers, texts, lists of numbers, and messages
+//! within messages.
 //!
 //! Must hold: a field that has its default value (0, an empty text) is left out, as all encoders do.
 
 const VARINT: u64 = 0;
+const EIGHT_BYTES: u64 = 1;
 const BYTES: u64 = 2;
 
 /// The fields of a message.
 #[derive(Default)]
-pub(crate) struct Message(Vec<u8>);
+pub struct Message(Vec<u8>);
 
 impl Message {
-    pub(crate) fn number(&mut self, field: u64, value: u64) -> &mut Self {
+    pub fn number(&mut self, field: u64, value: u64) -> &mut Self {
         if value != 0 {
             varint(&mut self.0, field << 3 | VARINT);
             varint(&mut self.0, value);
@@ -18,7 +20,16 @@ impl Message {
         self
     }
 
-    pub(crate) fn bytes(&mut self, field: u64, value: &[u8]) -> &mut Self {
+    /// A number that always has eight bytes (`fixed64`).
+    pub fn fixed(&mut self, field: u64, value: u64) -> &mut Self {
+        if value != 0 {
+            varint(&mut self.0, field << 3 | EIGHT_BYTES);
+            self.0.extend_from_slice(&value.to_le_bytes());
+        }
+        self
+    }
+
+    pub fn bytes(&mut self, field: u64, value: &[u8]) -> &mut Self {
         if !value.is_empty() {
             self.always(field, value);
         }
@@ -26,29 +37,29 @@ impl Message {
     }
 
     /// As `bytes`, for elements of lists, which count even if they are empty.
-    pub(crate) fn always(&mut self, field: u64, value: &[u8]) -> &mut Self {
+    pub fn always(&mut self, field: u64, value: &[u8]) -> &mut Self {
         varint(&mut self.0, field << 3 | BYTES);
         varint(&mut self.0, value.len() as u64);
         self.0.extend_from_slice(value);
         self
     }
 
-    pub(crate) fn message(&mut self, field: u64, value: &Message) -> &mut Self {
+    pub fn message(&mut self, field: u64, value: &Message) -> &mut Self {
         self.always(field, &value.0)
     }
 
     /// A list of numbers, packed. Zeros count.
-    pub(crate) fn numbers(&mut self, field: u64, values: impl IntoIterator<Item = u64>) -> &mut Self {
+    pub fn numbers(&mut self, field: u64, values: impl IntoIterator<Item = u64>) -> &mut Self {
         let mut packed = Vec::new();
         values.into_iter().for_each(|value| varint(&mut packed, value));
         self.bytes(field, &packed)
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.0.clear();
     }
 }

@@ -1,4 +1,5 @@
 //! The part of a trace that is exported: stacks with their costs, for formats that have no events.
+use crate::redaction::Redaction;
 use analysis::view::Paths;
 use analysis::{Definitions, Detail, NodeId, Range, SiteId, StackTable, StackTableLevel};
 
@@ -13,8 +14,10 @@ pub struct Selected<'a> {
     pub peak_time_ns: u64,
     /// Known leaks do not count as leaked.
     pub suppress: bool,
-    /// The program reported the blocks itself.
+    /// The blocks are not malloc's: the program reported them itself, or they are its mappings.
     pub is_custom: bool,
+    /// What must not be in the export. The table's texts are redacted already.
+    pub redaction: Option<&'a Redaction>,
 }
 
 impl Selected<'_> {
@@ -40,7 +43,36 @@ impl Selected<'_> {
     }
 
     pub(crate) fn command(&self) -> String {
-        self.definitions.session.command.join(" ")
+        match self.redaction {
+            None => self.definitions.session.command.join(" "),
+            Some(redaction) => redaction.path(&self.definitions.session.exe).to_owned(),
+        }
+    }
+
+    pub(crate) fn path<'b>(&self, path: &'b str) -> &'b str {
+        self.redaction.map_or(path, |redaction| redaction.path(path))
+    }
+
+    /// The sentences about what was not recorded.
+    pub(crate) fn not_recorded(&self) -> Vec<String> {
+        let unseen = self.definitions.unseen.iter().map(|unseen| format!("not recorded: {}", unseen.sentence));
+        let sentences = self.definitions.losses.sentences().into_iter().chain(unseen);
+        sentences.map(|text| self.redaction.map_or_else(|| text.clone(), |redaction| redaction.text(&text))).collect()
+    }
+
+    /// Divides levels, innermost first, into frames: inlined functions are in the frame of their caller.
+    pub(crate) fn frames<'b>(&self, levels: &'b [u32]) -> Vec<&'b [u32]> {
+        let frame = |level: u32| self.level(level).map(|level| level.frame.0);
+        levels.chunk_by(|inner, outer| outer > inner && frame(*inner) == frame(*outer)).collect()
+    }
+
+    /// The address of a frame in the program. A return address is after the call, so one less is within it.
+    pub(crate) fn address(&self, level: &StackTableLevel) -> u64 {
+        if level.frame.is_marker() {
+            return 0;
+        }
+        let bias = self.definitions.module(level.frame).map_or(0, |module| module.bias);
+        bias.wrapping_add(level.frame.offset()).wrapping_sub(!level.frame.is_exact() as u64)
     }
 }
 

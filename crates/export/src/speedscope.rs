@@ -90,7 +90,7 @@ impl Frames {
         let table = selected.table;
         let mut frames = Frames { written: Vec::new(), numbers: Vec::new(), nothing: 0 };
         let mut known: HashMap<String, u32> = HashMap::new();
-        for level in &table.levels {
+        for level in table.levels.iter() {
             let mut frame = format!("{{\"name\":{}", json::text(&name(table, level)));
             if let Some(file) = table.text(level.file).or_else(|| table.text(level.module)) {
                 frame.push_str(&format!(",\"file\":{}", json::text(file)));

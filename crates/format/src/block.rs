@@ -1,8 +1,8 @@
 //! The block: the unit that is compressed, checked and recovered. Every block can be read without any other.
 use crate::wire::Cursor;
 use crate::{
-    AllocClasses, Allocators, Checkpoint, Events, Folded, Gone, HeapAtAttach, Index, Losses, Malformed, MemoryParts,
-    Module, Processes, RssSample, Session, Stacks, Summary, Suppressions, Symbols, Thread, Unseen, Waits,
+    AllocClasses, Allocators, Checkpoint, Events, Folded, Gone, HeapAtAttach, Index, Losses, Malformed, MapCalls,
+    MemoryParts, Module, Processes, RssSample, Session, Stacks, Summary, Suppressions, Symbols, Thread, Unseen, Waits,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -60,6 +60,14 @@ block_kinds! {
     Allocators = 25,
     /// The parts of the resident memory, at instants.
     MemoryParts = 26,
+    /// This kind and the next four belong to the domain of mappings.
+    MappedAllocClasses = 27,
+    MappedEvents = 28,
+    MappedCheckpoint = 29,
+    MappedSummary = 30,
+    MappedFolded = 31,
+    /// How often the program called mmap and its relatives.
+    MapCalls = 32,
 }
 
 impl BlockKind {
@@ -105,9 +113,9 @@ pub enum Block<'a> {
     Symbols(Symbols),
     Summary(Summary),
     Index(Index),
-    /// A block of the custom domain, not decoded. Only a reader of all domains returns its kind unchanged. A reader of
-    /// the custom domain returns the plain kind (`BlockKind::in_domain`), which is decoded into another variant.
-    Custom(BlockKind),
+    /// A block of another domain than malloc's, not decoded. Only a reader of all domains returns its kind unchanged. A
+    /// reader of that domain returns the plain kind (`BlockKind::in_domain`), which is decoded into another variant.
+    OtherDomain(BlockKind),
     HeapAtAttach(HeapAtAttach),
     Folded(Box<Folded>),
     Unseen(Vec<Unseen>),
@@ -116,6 +124,7 @@ pub enum Block<'a> {
     Processes(Processes),
     Allocators(Allocators),
     MemoryParts(MemoryParts),
+    MapCalls(Vec<MapCalls>),
 }
 
 impl RawBlock {
@@ -123,10 +132,12 @@ impl RawBlock {
     /// kinds, and for a malformed block.
     pub(crate) fn first_event(&self) -> (u64, u64) {
         match self.kind {
-            BlockKind::Events | BlockKind::CustomEvents => match Events::decode(&self.payload) {
-                Ok(events) => (events.first_sequence(), events.time_ns()),
-                Err(_) => (0, 0),
-            },
+            BlockKind::Events | BlockKind::CustomEvents | BlockKind::MappedEvents => {
+                match Events::decode(&self.payload) {
+                    Ok(events) => (events.first_sequence(), events.time_ns()),
+                    Err(_) => (0, 0),
+                }
+            }
             _ => (0, 0),
         }
     }
@@ -151,7 +162,13 @@ impl RawBlock {
             | BlockKind::CustomEvents
             | BlockKind::CustomCheckpoint
             | BlockKind::CustomSummary
-            | BlockKind::CustomFolded => Block::Custom(self.kind),
+            | BlockKind::CustomFolded
+            | BlockKind::MappedAllocClasses
+            | BlockKind::MappedEvents
+            | BlockKind::MappedCheckpoint
+            | BlockKind::MappedSummary
+            | BlockKind::MappedFolded => Block::OtherDomain(self.kind),
+            BlockKind::MapCalls => Block::MapCalls(MapCalls::decode(bytes)?),
             BlockKind::HeapAtAttach => Block::HeapAtAttach(HeapAtAttach::decode(bytes)?),
             BlockKind::Waits => Block::Waits(Waits::decode(bytes)?),
             BlockKind::Processes => Block::Processes(Processes::decode(bytes)?),

@@ -63,8 +63,8 @@ fn broken(malformed: Malformed) -> Error {
 
 #[derive(Default)]
 struct Folder {
-    malloc: Past,
-    custom: Past,
+    /// In the order of `Domain`.
+    pasts: [Past; Domain::ALL.len()],
     samples: Vec<RssSample>,
     memory: MemoryParts,
     /// The last Losses block before the cut. Its totals include those of all earlier ones.
@@ -74,20 +74,21 @@ struct Folder {
 impl Folder {
     /// Folds the block into the sums, or drops it. Returns false if the block must be written unchanged.
     fn takes(&mut self, block: &RawBlock) -> Result<bool, Malformed> {
-        let past = if block.kind.is_custom() { &mut self.custom } else { &mut self.malloc };
+        let domain = block.kind.domain().unwrap_or_default();
+        let past = &mut self.pasts[domain as usize];
         let payload = &block.payload;
-        match block.kind {
-            BlockKind::Events | BlockKind::CustomEvents => past.walk(&mut Events::decode(payload)?)?,
-            BlockKind::Folded | BlockKind::CustomFolded => past.add_folded(&Folded::decode(payload)?),
-            BlockKind::AllocClasses | BlockKind::CustomAllocClasses => {
+        match block.kind.in_domain(domain).unwrap_or(block.kind) {
+            BlockKind::Events => past.walk(&mut Events::decode(payload)?)?,
+            BlockKind::Folded => past.add_folded(&Folded::decode(payload)?),
+            BlockKind::AllocClasses => {
                 past.add_alloc_classes(&AllocClasses::decode(payload)?)?;
                 return Ok(false);
             }
-            BlockKind::Processes => self.malloc.processes.add(Processes::decode(payload)?),
+            BlockKind::Processes => past.processes.add(Processes::decode(payload)?),
             BlockKind::Samples => RssSample::decode(payload)?.into_iter().for_each(|sample| self.sample(sample)),
             BlockKind::MemoryParts => self.memory_parts(MemoryParts::decode(payload)?),
             BlockKind::Losses => self.losses = Some(block.clone()),
-            BlockKind::Checkpoint | BlockKind::CustomCheckpoint => (),
+            BlockKind::Checkpoint => (),
             _ => return Ok(false),
         }
         Ok(true)
@@ -121,9 +122,11 @@ impl Folder {
         if let Some(losses) = self.losses {
             out.write(&losses)?;
         }
-        let malloc = self.malloc.finish(Domain::Malloc, out)?;
-        let custom = self.custom.finish(Domain::Custom, out)?;
-        Ok(malloc.max(custom))
+        let mut until_ns = None;
+        for (past, domain) in self.pasts.into_iter().zip(Domain::ALL) {
+            until_ns = until_ns.max(past.finish(domain, out)?);
+        }
+        Ok(until_ns)
     }
 }
 

@@ -16,12 +16,13 @@ pub struct Losses {
 }
 
 /// Causes of lost events, with the text for people: "N events were dropped because ...".
-const EVENTS: [(&str, &str); 9] = [
+const EVENTS: [(&str, &str); 10] = [
     ("ring_full", "the buffer was full"),
     ("no_slot", "a thread got no buffer (too many threads at once, a sandbox, or no memory)"),
     ("nested", "signal handlers interrupted each other inside the allocator"),
     ("abandoned", "a signal handler jumped out of an allocator call"),
     ("no_thread_pointer", "the program had not set up its thread pointer yet"),
+    ("samples_full", "too many sampled blocks were live"),
     ("no_collector", "the recorder was gone"),
     ("not_written", "the trace could not be written"),
     ("unreadable_ring", "the program overwrote the buffer"),

@@ -3,7 +3,7 @@
 //! Receives: what the recorder measured. Returns: a block, and the instants of a block. Must hold: the parts of an instant add up to
 //! its `rss_bytes` and `pss_bytes`; a reader shows kinds of parts that it does not know under their names.
 use crate::wire::{Cursor, put, put_str};
-use crate::{BlockKind, Fragmentation, Malformed, RawBlock};
+use crate::{BlockKind, Fragmentation, Malformed, MemoryFacts, RawBlock};
 
 /// What a part is. In the file each kind is written as its name.
 pub mod part_kind {
@@ -15,7 +15,9 @@ pub mod part_kind {
     pub const FREE: &str = "free";
     /// Of an attached program: memory that the allocator had at the attach and that no block allocated since then covers.
     pub const OLDER: &str = "older";
-    /// Anonymous mappings besides the allocator's.
+    /// Anonymous mappings that the program made itself with a call that was recorded. The name is `#` and the number of the call's stack.
+    pub const MAPPED: &str = "mapped";
+    /// Other anonymous mappings besides the allocator's.
     pub const ANONYMOUS: &str = "anonymous";
     pub const STACK: &str = "stack";
     pub const FILE: &str = "file";
@@ -28,8 +30,8 @@ pub mod part_kind {
     pub const UNATTRIBUTED: &str = "unattributed";
 
     /// In the order in which they are shown.
-    pub const ALL: [&str; 11] =
-        [BLOCKS, OVERHEAD, FREE, OLDER, ANONYMOUS, STACK, FILE, SHARED, KERNEL, RECORDER, UNATTRIBUTED];
+    pub const ALL: [&str; 12] =
+        [BLOCKS, OVERHEAD, FREE, OLDER, MAPPED, ANONYMOUS, STACK, FILE, SHARED, KERNEL, RECORDER, UNATTRIBUTED];
 }
 
 /// All instants of one block, or the reason why there are none.
@@ -59,6 +61,14 @@ pub struct MemoryInstant {
     pub usable_bytes: u64,
     pub parts: Vec<MemoryPart>,
     pub fragmentation: Fragmentation,
+    pub facts: MemoryFacts,
+}
+
+impl MemoryPart {
+    /// The stack of the call that made a part of the kind `mapped`.
+    pub fn stack(&self) -> Option<u32> {
+        if self.kind == part_kind::MAPPED { self.name.strip_prefix('#')?.parse().ok() } else { None }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,6 +82,11 @@ pub struct MemoryPart {
 }
 
 impl MemoryInstant {
+    /// Returns the resident bytes of all anonymous mappings besides the allocator's, whether a call of the program explains them or not.
+    pub fn rss_of_mappings(&self) -> u64 {
+        self.rss_of(part_kind::MAPPED).saturating_add(self.rss_of(part_kind::ANONYMOUS))
+    }
+
     /// Returns the resident bytes of all parts of a kind.
     pub fn rss_of(&self, kind: &str) -> u64 {
         self.parts.iter().filter(|part| part.kind == kind).map(|part| part.rss_bytes).fold(0, u64::saturating_add)
@@ -91,6 +106,7 @@ impl MemoryParts {
         put(&mut out, names.len() as u64);
         names.iter().for_each(|name| put_str(&mut out, name));
         out.extend_from_slice(&body);
+        MemoryFacts::encode_all(self.instants.iter().map(|instant| &instant.facts), &mut out);
         RawBlock { kind: BlockKind::MemoryParts, payload: out }
     }
 
@@ -98,7 +114,13 @@ impl MemoryParts {
         let mut cursor = Cursor::new(payload);
         let reason = cursor.str()?;
         let names = cursor.list(|cursor| cursor.str())?;
-        let instants = cursor.list(|cursor| MemoryInstant::decode(cursor, &names))?;
+        let mut instants = cursor.list(|cursor| MemoryInstant::decode(cursor, &names))?;
+        // Older versions wrote no facts.
+        if !cursor.is_empty() {
+            for instant in &mut instants {
+                instant.facts = MemoryFacts::decode(&mut cursor)?;
+            }
+        }
         cursor.end()?;
         Ok(MemoryParts { reason, instants })
     }
@@ -168,6 +190,7 @@ impl MemoryInstant {
             usable_bytes: usable,
             parts,
             fragmentation: Fragmentation::decode(cursor)?,
+            facts: MemoryFacts::default(),
         })
     }
 }
@@ -215,6 +238,7 @@ mod tests {
                 others: PinningSite { stack: 0, blocks: 23, bytes: 24, pinned_bytes: 25, held_bytes: 26 },
                 sizes: vec![SizeFill { up_to_bytes: 27, resident_bytes: 28, live_bytes: 29 }],
             },
+            facts: MemoryFacts { top_stack: 30, top_free_bytes: 31, empty_pool_bytes: 32, ..MemoryFacts::default() },
         }
     }
 
@@ -226,7 +250,13 @@ mod tests {
         ] {
             let block = parts.to_block();
             assert_eq!(MemoryParts::decode(&block.payload).ok().as_ref(), Some(&parts));
-            for length in 0..block.payload.len() {
+            // Without its facts, a block reads as one of an older version.
+            let plain =
+                parts.instants.iter().map(|instant| MemoryInstant { facts: MemoryFacts::default(), ..instant.clone() });
+            let plain = MemoryParts { reason: parts.reason.clone(), instants: plain.collect() };
+            let plain_length = plain.to_block().payload.len();
+            assert_eq!(MemoryParts::decode(&block.payload[..plain_length]).ok(), Some(plain));
+            for length in (0..block.payload.len()).filter(|length| *length != plain_length) {
                 assert!(MemoryParts::decode(&block.payload[..length]).is_err(), "{length}");
             }
         }
@@ -235,7 +265,8 @@ mod tests {
 
     #[test]
     fn a_name_that_is_not_there_is_malformed() {
-        let plain = MemoryInstant { fragmentation: Fragmentation::default(), ..instant(1, 2) };
+        let plain =
+            MemoryInstant { fragmentation: Fragmentation::default(), facts: MemoryFacts::default(), ..instant(1, 2) };
         let mut payload = MemoryParts { reason: String::new(), instants: vec![plain] }.to_block().payload;
         // A fragmentation without lists has 12 numbers.
         let last_part = payload.len() - 12 - 4;

@@ -28,6 +28,8 @@ pub enum MergeError {
     NoSession(usize),
     #[error("it is a file of KDE's heaptrack, which does not say when it began")]
     Kde(usize),
+    #[error("its blocks were sampled, and a merged trace has one rate for all of them")]
+    Sampled(usize),
     #[error("cannot merge these traces: together they have more modules than a trace can hold")]
     Modules,
     #[error("writing failed: {0}")]
@@ -39,7 +41,10 @@ impl MergeError {
     /// trace.
     pub const fn source_number(&self) -> Option<usize> {
         match self {
-            MergeError::Source(number, _) | MergeError::NoSession(number) | MergeError::Kde(number) => Some(*number),
+            MergeError::Source(number, _)
+            | MergeError::NoSession(number)
+            | MergeError::Kde(number)
+            | MergeError::Sampled(number) => Some(*number),
             MergeError::Modules | MergeError::Write(_) => None,
         }
     }
@@ -51,6 +56,9 @@ pub struct Merged {
     /// One of the traces has only sums before this time (`--max-size`) while other processes were running. The common
     /// peak before it may have been higher than reported.
     pub folded_until_ns: Option<u64>,
+    /// A trace has parts of the resident memory, or mappings of the program. Both are about the addresses of one process, so they are not
+    /// in the merged trace.
+    pub has_memory: bool,
 }
 
 /// Writes the merged trace. The caller must finish `out`.
@@ -279,7 +287,8 @@ impl<'w, W: Write> Merger<'w, W> {
         let exit = streams.first().and_then(|stream| stream.summary).map(|summary| summary.exit).unwrap_or_default();
         let summary = Summary { complete, exit, totals };
         self.write(&summary.to_block())?;
-        Ok(Merged { summary, folded_until_ns })
+        let has_memory = streams.iter().any(Stream::has_memory);
+        Ok(Merged { summary, folded_until_ns, has_memory })
     }
 
     /// Writes the memory samples: at the time of each sample, the sum of the latest samples of all processes. Pages
@@ -339,7 +348,7 @@ fn folded_until<R: Read>(streams: &[Stream<R>]) -> Option<u64> {
 fn unsure(until_ns: u64) -> String {
     let seconds = until_ns as f64 / 1e9;
     format!(
-        "Of the first {seconds:.1} s some traces have only sums (--max-size): all processes together may have had a higher peak there."
+        "Of the first {seconds:.1} s some traces have only sums (--max-size, --keep-last): all processes together may have had a higher peak there."
     )
 }
 

@@ -51,7 +51,8 @@ pub struct Reader<R: Read> {
     skipped: &'static [BlockKind],
     /// If this is `None`, blocks of all domains are returned, under their own kinds.
     domain: Option<Domain>,
-    has_custom: bool,
+    /// In the order of `Domain`: whether blocks of it were seen.
+    domains: [bool; Domain::ALL.len()],
     /// The offset and the header of the latest block, returned or skipped.
     latest: Option<(u64, BlockHeader)>,
     unknown_blocks: u64,
@@ -94,7 +95,7 @@ impl<R: Read> Reader<R> {
             finished: false,
             skipped: &[],
             domain: Some(Domain::Malloc),
-            has_custom: false,
+            domains: [false; Domain::ALL.len()],
             latest: None,
             unknown_blocks: 0,
             damage: Vec::new(),
@@ -170,9 +171,9 @@ impl<R: Read> Reader<R> {
         self.domain = None;
     }
 
-    /// True if blocks of the custom domain were seen, returned or not.
-    pub const fn has_custom(&self) -> bool {
-        self.has_custom
+    /// True if blocks of a domain were seen, returned or not.
+    pub const fn has(&self, domain: Domain) -> bool {
+        self.domains[domain as usize]
     }
 
     pub(crate) const fn latest(&self) -> Option<(u64, BlockHeader)> {
@@ -302,7 +303,9 @@ impl<R: Read> Reader<R> {
             self.consume(length);
             return false;
         };
-        self.has_custom |= kind.is_custom();
+        if let Some(domain) = kind.domain() {
+            self.domains[domain as usize] = true;
+        }
         let seen = match self.domain {
             Some(domain) => kind.in_domain(domain),
             None => Some(kind),

@@ -1,6 +1,6 @@
 //! The first block of a trace: which program was recorded, by which tool, where and when.
 use crate::wire::{Cursor, put, put_str};
-use crate::{BlockKind, Counting, Malformed, RawBlock};
+use crate::{BlockKind, Counting, Malformed, RawBlock, Sampling};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
@@ -20,6 +20,8 @@ pub struct Session {
     pub tool: String,
     /// The rule by which temporary blocks are counted.
     pub counting: Counting,
+    /// How blocks were sampled. `None` if every block was recorded.
+    pub sampling: Option<Sampling>,
 }
 
 impl Session {
@@ -39,6 +41,9 @@ impl Session {
         put(&mut out, self.system_memory);
         put_str(&mut out, &self.tool);
         put(&mut out, self.counting as u64);
+        if let Some(sampling) = &self.sampling {
+            sampling.put(&mut out);
+        }
         RawBlock { kind: BlockKind::Session, payload: out }
     }
 
@@ -56,13 +61,15 @@ impl Session {
             system_memory: cursor.u64()?,
             tool: cursor.str()?,
             counting: Counting::default(),
+            sampling: None,
         };
         let counting = match cursor.is_empty() {
             true => Counting::of_tool(&session.tool),
             false => Counting::from_number(cursor.u64()?),
         };
+        let sampling = Sampling::decode(&mut cursor)?;
         // Bytes that follow are fields of a later version. They are ignored, so that such a trace still opens.
-        Ok(Session { counting, ..session })
+        Ok(Session { counting, sampling, ..session })
     }
 }
 

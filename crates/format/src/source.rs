@@ -71,6 +71,15 @@ impl<R: Read + Seek> Source<R> {
         }
         Ok(Self::of(AnyReader::Own(Box::new(Reader::new(file)?))))
     }
+
+    /// Like `new`, with short names as `open_shortened` has them.
+    pub fn shortened(file: R, shorten: Shorten) -> Result<Self, Error> {
+        let mut source = Self::new(file)?;
+        if let AnyReader::Kde(reader) = &mut source.file {
+            reader.set_shorten(Some(shorten));
+        }
+        Ok(source)
+    }
 }
 
 /// Returns the first eight bytes, or fewer if the file is shorter, and seeks back to the beginning.
@@ -143,11 +152,11 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// True if blocks of the custom domain were seen.
-    pub const fn has_custom(&self) -> bool {
+    /// True if blocks of a domain were seen.
+    pub const fn has(&self, domain: Domain) -> bool {
         match &self.file {
-            AnyReader::Own(reader) => reader.has_custom(),
-            AnyReader::Kde(_) | AnyReader::KdeAhead(_) => false,
+            AnyReader::Own(reader) => reader.has(domain),
+            AnyReader::Kde(_) | AnyReader::KdeAhead(_) => matches!(domain, Domain::Malloc),
         }
     }
 

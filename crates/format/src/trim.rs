@@ -10,12 +10,13 @@
 //! new       +b    +c    A    +d -b +e -d    B
 //! ```
 //! Must hold: times, threads, stacks and allocation classes keep their numbers, sequence numbers are counted anew.
-//! Memory is bounded by live blocks, allocation classes and threads.
+//! Memory is bounded by live blocks, allocation classes and threads. Each domain is cut by a pass of its own, because it has
+//! sequence numbers and allocation classes of its own.
 use crate::process_past::{ProcessPast, in_order};
 use crate::tally::Tally;
 use crate::{
-    Block, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, Gone, IntMap, KdeRule, Kept, LiveBlocks,
-    MemoryParts, Process, Processes, RawBlock, RssSample, Source, Summary,
+    Block, BlockKind, Domain, Error, Event, EventEncoder, Events, FileWriter, Folded, Freed, Gone, IntMap, KdeRule,
+    Kept, LiveBlocks, MapCalls, MemoryParts, Process, Processes, RawBlock, RssSample, Source, Summary,
 };
 use std::io::{Read, Write};
 
@@ -68,6 +69,13 @@ impl Kept for Renumbered {
 }
 
 struct Trimmer<'w, W: Write> {
+    /// Only the pass for malloc writes what all domains share.
+    domain: Domain,
+    /// Blocks of stacks that were read so far, and (below) how many of them an earlier pass has written.
+    stacks_read: u64,
+    stacks_written: u64,
+    /// The counts of calls, which are those of the whole session.
+    map_calls: Vec<MapCalls>,
     /// `None` starts with the first event.
     from_ns: Option<u64>,
     to_ns: u64,
@@ -125,7 +133,49 @@ pub fn trim<R: Read, W: Write>(
     to: u64,
     out: &mut FileWriter<W>,
 ) -> Result<Trimmed, Error> {
-    let mut trimmer = Trimmer {
+    trim_domains(source, || Ok(None), from, to, out)
+}
+
+/// Like `trim`, and also cuts the domains besides malloc's. `again` opens the same trace once more, for each such domain.
+pub fn trim_domains<R: Read, W: Write>(
+    source: &mut Source<R>,
+    mut again: impl FnMut() -> Result<Option<Source<R>>, Error>,
+    from: Option<u64>,
+    to: u64,
+    out: &mut FileWriter<W>,
+) -> Result<Trimmed, Error> {
+    let mut malloc = trimmer(Domain::Malloc, 0, from, to, out);
+    while let Some(block) = source.next_block()? {
+        malloc.block(block)?;
+    }
+    let (trimmed, mut stacks_written) = malloc.end(source.damage_count() == 0)?;
+    for domain in Domain::ALL.into_iter().filter(|domain| *domain != Domain::Malloc && source.has(*domain)) {
+        let Some(mut source) = again()? else { continue };
+        source.set_domain(domain);
+        let mut trimmer = trimmer(domain, stacks_written, from, to, out);
+        while let Some(block) = source.next_block()? {
+            trimmer.block(block)?;
+        }
+        let (_, stacks) = trimmer.end(source.damage_count() == 0)?;
+        stacks_written = stacks_written.max(stacks);
+    }
+    // The summary of malloc's blocks is the last one, as in a recording.
+    out.write(&trimmed.summary.to_block())?;
+    Ok(trimmed)
+}
+
+fn trimmer<W: Write>(
+    domain: Domain,
+    stacks_written: u64,
+    from: Option<u64>,
+    to: u64,
+    out: &mut FileWriter<W>,
+) -> Trimmer<'_, W> {
+    Trimmer {
+        domain,
+        stacks_read: 0,
+        stacks_written,
+        map_calls: Vec::new(),
         from_ns: from,
         to_ns: to,
         phase: if from.is_some() { Phase::Before } else { Phase::Within },
@@ -150,14 +200,23 @@ pub fn trim<R: Read, W: Write>(
         next_sequence: 0,
         written: 0,
         gone: IntMap::default(),
-    };
-    while let Some(block) = source.next_block()? {
-        trimmer.block(block)?;
     }
-    trimmer.end(source.damage_count() == 0)
 }
 
 impl<W: Write> Trimmer<'_, W> {
+    /// Writes a block, as one of this pass's domain. What all domains share is written by malloc's pass, except for stacks that only another
+    /// domain needs.
+    fn write(&mut self, block: &RawBlock) -> Result<(), Error> {
+        if self.domain == Domain::Malloc {
+            self.out.write(block)?;
+        } else if block.kind.domain().is_some() {
+            self.out.write(&block.clone().of(self.domain))?;
+        } else if block.kind == BlockKind::Stacks && self.stacks_read > self.stacks_written {
+            self.out.write(block)?;
+        }
+        Ok(())
+    }
+
     fn block(&mut self, block: &RawBlock) -> Result<(), Error> {
         // A malformed block is treated like a lost one.
         let Ok(decoded) = block.decode() else { return Ok(()) };
@@ -165,27 +224,31 @@ impl<W: Write> Trimmer<'_, W> {
             Block::Events(mut events) => return self.events(&mut events),
             Block::Folded(folded) => return self.folded(&folded),
             Block::Gone(gone) => self.gone(&gone),
+            // The processes count malloc's events.
+            Block::Processes(_) if self.domain != Domain::Malloc => (),
             Block::Processes(processes) => self.add_processes(processes),
             Block::Samples(samples) => return self.samples(&samples),
             Block::MemoryParts(parts) => return self.memory_parts(parts),
             Block::Summary(summary) => self.summary = Some(summary),
-            Block::Checkpoint(_) | Block::Index(_) | Block::Custom(_) => (),
+            Block::MapCalls(calls) => self.map_calls = calls,
+            Block::Checkpoint(_) | Block::Index(_) | Block::OtherDomain(_) => (),
             Block::AllocClasses(_) | Block::Allocators(_) | Block::Stacks(_) if self.phase == Phase::After => (),
             decoded => {
                 match decoded {
                     Block::Session(session) => {
                         self.tally.counting = session.counting;
                         // Encoded again, because the Session block of an old trace does not name its rule of counting.
-                        self.out.write(&session.to_block())?;
+                        self.write(&session.to_block())?;
                         return Ok(());
                     }
                     Block::AllocClasses(alloc_classes) => {
                         self.sizes.resize(alloc_classes.first as usize, LOST);
                         self.sizes.extend(alloc_classes.alloc_classes.iter().map(|alloc_class| alloc_class.size));
                     }
+                    Block::Stacks(_) => self.stacks_read += 1,
                     _ => (),
                 }
-                self.out.write(block)?;
+                self.write(block)?;
             }
         }
         Ok(())
@@ -199,7 +262,7 @@ impl<W: Write> Trimmer<'_, W> {
         if self.from_ns.is_some() || until_ns > self.to_ns {
             if self.from_ns.is_none_or(|from| from < until_ns) {
                 self.folded_until_ns = self.folded_until_ns.max(Some(until_ns));
-                self.out.write(&Folded { until_ns, ..Folded::default() }.to_block())?;
+                self.write(&Folded { until_ns, ..Folded::default() }.to_block())?;
             }
             return Ok(());
         }
@@ -211,7 +274,7 @@ impl<W: Write> Trimmer<'_, W> {
         totals.unknown_frees += folded.unknown_frees;
         totals.implied_frees += folded.implied_frees;
         self.tally.folded_peak(folded);
-        self.out.write(&folded.to_block())?;
+        self.write(&folded.to_block())?;
         Ok(())
     }
 
@@ -245,11 +308,12 @@ impl<W: Write> Trimmer<'_, W> {
     fn write_events(&mut self) -> Result<(), Error> {
         let news = std::mem::take(&mut self.news);
         if !news.is_empty() {
-            self.out.write(&news.to_block())?;
+            self.write(&news.to_block())?;
         }
         if !self.encoder.is_empty() {
             self.written += self.encoder.events();
-            self.out.write(&self.encoder.take())?;
+            let events = self.encoder.take();
+            self.write(&events)?;
         }
         Ok(())
     }
@@ -258,7 +322,7 @@ impl<W: Write> Trimmer<'_, W> {
         let from = self.from_ns.unwrap_or(0);
         parts.instants.retain(|instant| (from..=self.to_ns).contains(&instant.time_ns));
         if !parts.instants.is_empty() || !parts.reason.is_empty() {
-            self.out.write(&parts.to_block())?;
+            self.write(&parts.to_block())?;
         }
         Ok(())
     }
@@ -273,7 +337,7 @@ impl<W: Write> Trimmer<'_, W> {
             totals.overhead_bytes = totals.overhead_bytes.max(sample.overhead_bytes);
         }
         if !within.is_empty() {
-            self.out.write(&RssSample::to_block(&within))?;
+            self.write(&RssSample::to_block(&within))?;
         }
         Ok(())
     }
@@ -480,12 +544,13 @@ impl<W: Write> Trimmer<'_, W> {
         }
         processes.sort_by_key(|process| process.index);
         if !processes.is_empty() {
-            self.out.write(&Processes { processes, ..Processes::default() }.to_block())?;
+            self.write(&Processes { processes, ..Processes::default() }.to_block())?;
         }
         Ok(())
     }
 
-    fn end(mut self, is_sound: bool) -> Result<Trimmed, Error> {
+    /// Returns the result and the number of blocks of stacks that are in the new trace.
+    fn end(mut self, is_sound: bool) -> Result<(Trimmed, u64), Error> {
         if self.phase == Phase::Before {
             self.begin();
         }
@@ -501,7 +566,14 @@ impl<W: Write> Trimmer<'_, W> {
             totals.overhead_bytes = totals.overhead_bytes.max(old.totals.overhead_bytes);
         }
         let summary = Summary { complete: old.complete && is_sound, exit: old.exit, totals };
-        self.out.write(&summary.to_block())?;
-        Ok(Trimmed { summary, folded_until_ns: self.folded_until_ns })
+        if self.domain != Domain::Malloc {
+            self.write(&summary.to_block())?;
+        }
+        // Of a part of the session, the number of calls is not known.
+        if self.from_ns.is_none() && self.to_ns == u64::MAX && !self.map_calls.is_empty() {
+            let block = MapCalls::to_block(&self.map_calls);
+            self.write(&block)?;
+        }
+        Ok((Trimmed { summary, folded_until_ns: self.folded_until_ns }, self.stacks_read))
     }
 }

@@ -30,6 +30,7 @@ fn example_blocks() -> Vec<RawBlock> {
         system_memory: 1 << 33,
         tool: "heaptrack".into(),
         counting: Counting::Thread,
+        sampling: None,
     };
     let module = Module {
         instance: 1,

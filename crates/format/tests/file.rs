@@ -301,15 +301,18 @@ fn read_in(bytes: &[u8], set: impl Fn(&mut Reader<&[u8]>)) -> (Vec<RawBlock>, bo
     while let Some(block) = reader.next_block().unwrap() {
         blocks.push(block.clone());
     }
-    (blocks, reader.has_custom(), reader.damage_count())
+    (blocks, reader.has(Domain::Custom), reader.damage_count())
 }
 
 #[test]
 fn each_domain_is_a_whole_trace() {
     let malloc = small_blocks();
     // The same blocks again, as blocks of the custom domain and without the shared kinds.
-    let custom: Vec<RawBlock> =
-        malloc.iter().map(|block| block.clone().of(Domain::Custom)).filter(|block| block.kind.is_custom()).collect();
+    let custom: Vec<RawBlock> = malloc
+        .iter()
+        .map(|block| block.clone().of(Domain::Custom))
+        .filter(|block| block.kind.domain().is_some())
+        .collect();
     assert_eq!(custom.len(), 4);
     let mut all = malloc.clone();
     all.extend(custom.iter().cloned());
@@ -317,7 +320,7 @@ fn each_domain_is_a_whole_trace() {
     let (seen, has_custom, damage) = read_in(&bytes, |_| ());
     assert_eq!((seen, has_custom, damage), (malloc.clone(), true, 0));
     let (seen, _, damage) = read_in(&bytes, |reader| reader.set_domain(Domain::Custom));
-    let own = |block: &&RawBlock| block.kind.custom() == block.kind;
+    let own = |block: &&RawBlock| block.kind.of(Domain::Custom) == block.kind;
     let shared: Vec<RawBlock> = malloc.iter().filter(own).cloned().collect();
     let moved = malloc.iter().filter(|block| !own(block)).cloned();
     assert_eq!((seen, damage), (shared.into_iter().chain(moved).collect(), 0));

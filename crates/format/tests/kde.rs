@@ -198,7 +198,8 @@ fn a_trace_names_its_rule_and_an_old_one_has_that_of_its_tool() {
 fn later_fields_of_a_session_and_later_rules_are_ignored() {
     let session = of(INTERPRETED.as_bytes()).unwrap().session;
     let mut longer = session.to_block();
-    longer.payload.extend_from_slice(b"something new");
+    // Without samples, their rate is 0 if later fields follow.
+    longer.payload.extend_from_slice(b"\0\0something new");
     assert!(matches!(longer.decode(), Ok(Block::Session(found)) if found == session));
     let mut unknown = session.to_block();
     *unknown.payload.last_mut().unwrap() = 99;

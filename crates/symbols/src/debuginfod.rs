@@ -29,7 +29,7 @@ const STEP: usize = 256 << 10;
 pub struct Debuginfod {
     servers: Vec<Server>,
     cache: PathBuf,
-    agent: ureq::Agent,
+    agent: client::Agent,
     download: Mutex<Option<Download>>,
     troubles: Mutex<Vec<String>>,
 }
@@ -86,16 +86,7 @@ impl Debuginfod {
         if servers.is_empty() {
             return None;
         }
-        // Many servers are internal to a company, so the machine's own certificates are used.
-        let certificates = ureq::tls::TlsConfig::builder().root_certs(ureq::tls::RootCerts::PlatformVerifier).build();
-        let config = ureq::Agent::config_builder()
-            .tls_config(certificates)
-            .timeout_connect(Some(CONNECT.min(answer)))
-            .timeout_recv_response(Some(answer))
-            .http_status_as_error(false)
-            .user_agent(concat!("heaptrack/", env!("CARGO_PKG_VERSION")))
-            .build();
-        let agent = ureq::Agent::new_with_config(config);
+        let agent = client::agent(client::Patience { connect: CONNECT.min(answer), answer, whole: None });
         Some(Debuginfod { servers, cache, agent, download: Mutex::default(), troubles: Mutex::default() })
     }
 

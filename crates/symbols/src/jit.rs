@@ -3,9 +3,9 @@
 //! Receives: the perf map of a process (`/tmp/perf-PID.map`) or its jitdump file, while they grow. Returns: the
 //! function at an address. Must hold: hostile files lead to wrong names and to nothing else. If two functions overlap,
 //! the later one counts.
-use crate::demangle::Name;
 use crate::finder::{Finder, open};
 use crate::target_files::Target;
+use demangle::Name;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};

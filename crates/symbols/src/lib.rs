@@ -14,7 +14,6 @@
 #![forbid(unsafe_code)]
 
 mod debuginfod;
-mod demangle;
 mod dwarf;
 mod elf;
 mod finder;

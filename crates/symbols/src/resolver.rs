@@ -2,13 +2,13 @@
 //!
 //! Receives: what was recorded about the module, and where files may be. Returns: frames for offsets, and how well the
 //! module is known. Must hold: only files with the recorded build-id are used.
-use crate::demangle::{Hint, Name, demangle, may_be_nim};
 use crate::dwarf::{DebugInfo, Level};
 use crate::elf::Elf;
 use crate::finder::{Finder, hex};
 use crate::store::Store;
 use crate::symbol_table::{Symbol, SymbolTable, each_function};
 use crate::target_files::own_vdso;
+use demangle::{Hint, Name, demangle, may_be_nim};
 use foldhash::HashMap;
 use format::{IntMap, Module, SymbolState};
 use lzma_rust2::XzReader;

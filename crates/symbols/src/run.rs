@@ -4,13 +4,13 @@
 //! and one piece for each. If a library panics on a module, only names of that module are missing. When the time is
 //! over, the caller takes the pieces that come within 50 ms of each other, and continues.
 use crate::debuginfod::Download;
-use crate::demangle::Name;
 use crate::finder::{Finder, Search};
 use crate::jit::Jit;
 use crate::resolver::{self, Frame, Function, Resolver, State};
 use crate::store::Store;
 use crate::target_files::Target;
 use crate::wanted::ModuleWork;
+use demangle::Name;
 use format::{CodeLocation, IntMap, Module, SymbolState, Symbols, SymbolsBuilder};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -55,6 +55,8 @@ pub enum Verdict {
     Exit,
     /// All its blocks are young, so they were probably in use.
     Tail,
+    /// Blocks were sampled, and too few of its blocks to tell.
+    Unclear,
 }
 
 impl From<Judgement> for Verdict {
@@ -65,6 +67,7 @@ impl From<Judgement> for Verdict {
             Judgement::Once => Verdict::Once,
             Judgement::Exit => Verdict::Exit,
             Judgement::Tail => Verdict::Tail,
+            Judgement::Unclear => Verdict::Unclear,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Receives: an open file and what the first pass remembered about its blocks. Returns: any block of events, by its
 //! number. Must hold: many readers can read the same file at once.
-use crate::shared_file::SharedFile;
+use crate::shared_bytes::SharedBytes;
 use crate::trace_file::TraceFile;
 use analysis::Blocks;
 use format::{BlockKind, Error, RawBlock, Reader, Source};
@@ -23,7 +23,7 @@ pub(crate) enum EventBlocks {
 pub struct EventBlockReader(Kind);
 
 enum Kind {
-    Places { reader: Box<Reader<SharedFile>>, places: Vec<u64> },
+    Places { reader: Box<Reader<SharedBytes>>, places: Vec<u64> },
     Memory(Arc<[RawBlock]>),
     Stream { path: PathBuf, source: Option<Source>, next: usize },
 }
@@ -32,12 +32,12 @@ impl EventBlockReader {
     pub(crate) fn new(file: &TraceFile, blocks: &EventBlocks) -> Result<Self, Error> {
         Ok(EventBlockReader(match blocks {
             EventBlocks::Places(places) => {
-                let mut reader = Box::new(Reader::new(SharedFile::new(Arc::clone(file.file())))?);
+                let mut reader = Box::new(Reader::new(file.reader())?);
                 reader.set_domain(file.domain());
                 Kind::Places { reader, places: places.clone() }
             }
             EventBlocks::Memory(blocks) => Kind::Memory(Arc::clone(blocks)),
-            EventBlocks::Stream => Kind::Stream { path: file.pinned().to_owned(), source: None, next: 0 },
+            EventBlocks::Stream => Kind::Stream { path: file.pinned()?.to_owned(), source: None, next: 0 },
         }))
     }
 }

@@ -3,9 +3,11 @@
 //! Receives: an open file. Returns: the numbers of allocation classes, stacks and live blocks, and from these the memory
 //! that a reader needs. Must hold: only a few blocks of the file are read; the most live blocks are at least those that
 //! a replay would count.
-use crate::shared_file::SharedFile;
+use crate::shared_bytes::{ReadAt, SharedBytes};
 use format::{Block, BlockKind, Domain, Index, IndexEntry, LiveBlocks, Reader, Summary};
+#[cfg(unix)]
 use std::fs::File;
+#[cfg(unix)]
 use std::path::Path;
 use std::sync::Arc;
 
@@ -67,12 +69,18 @@ const PER_FILE_BLOCK: u64 = 128;
 impl Extent {
     /// Reads the extent of a trace. `None` for a file of KDE's heaptrack, which does not say how much it holds, and for a
     /// file that cannot be read.
+    #[cfg(unix)]
     pub fn of(path: impl AsRef<Path>, domain: Domain) -> Option<Self> {
         // A pipe or a device could block for ever when it is opened.
         if !std::fs::metadata(&path).ok()?.is_file() {
             return None;
         }
-        let mut reader = Reader::new(SharedFile::new(Arc::new(File::open(path).ok()?))).ok()?;
+        Self::of_bytes(Arc::new(File::open(path).ok()?), domain)
+    }
+
+    /// As [`Extent::of`], for bytes.
+    pub fn of_bytes(bytes: Arc<dyn ReadAt>, domain: Domain) -> Option<Self> {
+        let mut reader = Reader::new(SharedBytes::new(bytes)).ok()?;
         reader.set_domain(domain);
         let index = match reader.index().ok()? {
             Some(index) => index,
@@ -81,7 +89,7 @@ impl Extent {
         Some(Self::read(&mut reader, &index, domain))
     }
 
-    fn read(reader: &mut Reader<SharedFile>, index: &Index, domain: Domain) -> Self {
+    fn read(reader: &mut Reader<SharedBytes>, index: &Index, domain: Domain) -> Self {
         let entries = |kind: BlockKind| index.entries.iter().filter(move |entry| kind_of(entry, domain) == Some(kind));
         let events_after = |offset: u64| -> u64 {
             let later = entries(BlockKind::Events).filter(|entry| entry.offset >= offset);
@@ -198,7 +206,7 @@ fn kind_of(entry: &IndexEntry, domain: Domain) -> Option<BlockKind> {
 }
 
 /// `None` if the block cannot be read.
-fn block<'a>(reader: &'a mut Reader<SharedFile>, entry: &IndexEntry) -> Option<Block<'a>> {
+fn block<'a>(reader: &'a mut Reader<SharedBytes>, entry: &IndexEntry) -> Option<Block<'a>> {
     reader.seek(entry.offset).ok()?;
     reader.next_block().ok()??.decode().ok()
 }

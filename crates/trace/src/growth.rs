@@ -2,10 +2,9 @@
 //!
 //! Receives: an open trace. Returns: what has happened to its file since the last look. Must hold: a recording is only
 //! believed to be over if its file is not locked, and has an end or has not grown for [`QUIET`].
-use crate::shared_file::SharedFile;
+use crate::shared_bytes::SharedBytes;
 use format::Reader;
 use std::fs::{File, Metadata};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -25,13 +24,13 @@ pub enum Growth {
 
 /// The end of a growing file.
 pub(crate) struct Tail {
-    pub(crate) reader: Reader<SharedFile>,
+    pub(crate) reader: Reader<SharedBytes>,
     pub(crate) quiet_since: Instant,
 }
 
 impl Tail {
     /// Returns `None` if nothing more is expected to be written to the file.
-    pub(crate) fn new(reader: Reader<SharedFile>, file: &File, opened: &Metadata) -> Option<Self> {
+    pub(crate) fn new(reader: Reader<SharedBytes>, file: &File, opened: &Metadata) -> Option<Self> {
         let is_live = is_locked(file) || !reader.finished() && is_recent(opened);
         is_live.then(|| Tail { reader, quiet_since: Instant::now() })
     }
@@ -55,10 +54,18 @@ pub(crate) fn is_locked(file: &File) -> bool {
 }
 
 /// True if the path now leads to another file.
+#[cfg(unix)]
 pub(crate) fn is_replaced(path: &Path, file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt;
     let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
     let there = std::fs::metadata(path).map(identity);
     there.is_ok_and(|there| file.metadata().is_ok_and(|here| identity(here) != there))
+}
+
+/// Only Unix can tell, and only there a file is followed.
+#[cfg(not(unix))]
+pub(crate) fn is_replaced(_path: &Path, _file: &File) -> bool {
+    false
 }
 
 fn is_recent(metadata: &Metadata) -> bool {

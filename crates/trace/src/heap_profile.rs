@@ -8,7 +8,6 @@ use format::{
 };
 use import::{HeapProfile, Kind, MOST_UNPACKED, Value};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -20,17 +19,17 @@ const LAST_INSTANCE: usize = 0xfffe;
 const MADE_UP: u64 = 1 << 46;
 
 /// Returns what kind of heap profile a file is, or `None` if it is something else.
-pub(crate) fn recognise(path: &Path) -> Result<Option<Kind>, Error> {
+pub(crate) fn recognise(input: impl Read) -> Result<Option<Kind>, Error> {
     let mut first = Vec::new();
-    File::open(path)?.take(FIRST).read_to_end(&mut first)?;
+    input.take(FIRST).read_to_end(&mut first)?;
     // Whether a packed file is damaged is for its reader to say.
     Ok(import::unpacked(&first, FIRST).ok().and_then(|first| import::recognise(&first)))
 }
 
-pub(crate) fn read(path: &Path, kind: Kind) -> Result<HeapProfile, Error> {
+pub(crate) fn read(input: impl Read, kind: Kind) -> Result<HeapProfile, Error> {
     let wrong = |reason: &str| Error::HeapProfile(format!("{}, but {reason}", kind.name()));
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_UNPACKED).read_to_end(&mut bytes)?;
+    input.take(MOST_UNPACKED).read_to_end(&mut bytes)?;
     if bytes.len() as u64 == MOST_UNPACKED {
         return Err(wrong("it is larger than 256 MiB"));
     }
@@ -42,8 +41,9 @@ pub(crate) fn read(path: &Path, kind: Kind) -> Result<HeapProfile, Error> {
     import::read(kind, &unpacked).map_err(|error| Error::HeapProfile(error.to_string()))
 }
 
-/// Gives the engine the definitions and the costs of a profile. `path`: its file.
-pub(crate) fn add(profile: &HeapProfile, path: &Path, engine: &mut Engine) {
+/// Gives the engine the definitions and the costs of a profile. `path`: its file on this machine, if it has one. Then names
+/// that the profile does not have are looked up.
+pub(crate) fn add(profile: &HeapProfile, path: Option<&Path>, engine: &mut Engine) {
     let session = Session {
         version: VERSION,
         command: profile.command.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect(),
@@ -57,7 +57,7 @@ pub(crate) fn add(profile: &HeapProfile, path: &Path, engine: &mut Engine) {
     let frames = frames(profile, &modules);
     let (stacks, classes, costs) = stacks(profile, &frames);
     let mut blocks = vec![session.to_block(), Module::to_block(&modules), names(profile, &frames), stacks, classes];
-    blocks.extend(look_up_blocks(path, &blocks));
+    blocks.extend(path.map(|path| look_up_blocks(path, &blocks)).unwrap_or_default());
     let totals = Totals { runtime_ns: profile.duration_ns, ..Totals::default() };
     blocks.push(Summary { complete: true, exit: Exit::Unknown, totals }.to_block());
     if let Some(bytes) = profile.sampled_every {
@@ -70,12 +70,13 @@ pub(crate) fn add(profile: &HeapProfile, path: &Path, engine: &mut Engine) {
 
 /// The modules. Frames have addresses in memory, and a mapping names an offset in the file, so the file's headers say
 /// which virtual address that is. Without the file, both are taken for the same, as in most files.
-fn modules(profile: &HeapProfile, path: &Path) -> Vec<Module> {
+fn modules(profile: &HeapProfile, path: Option<&Path>) -> Vec<Module> {
     let mut shifts: HashMap<&str, u64> = HashMap::new();
     let modules = profile.modules.iter().take(LAST_INSTANCE).zip(1u16..);
     let made = modules.map(|(module, instance)| {
         let file = module.path.as_str();
-        let shift = *shifts.entry(file).or_insert_with(|| code_shift(Path::new(file), path).unwrap_or(0));
+        let shift =
+            *shifts.entry(file).or_insert_with(|| path.and_then(|path| code_shift(Path::new(file), path)).unwrap_or(0));
         Module {
             instance,
             start: module.start,
@@ -138,7 +139,7 @@ impl Names<'_> {
             let Some(function) = profile.functions.get(line.function as usize) else { return (None, None) };
             let [name, raw, file] = [function.name, function.system_name, function.file].map(|text| profile.text(text));
             let raw = if raw.is_empty() { name } else { raw };
-            let made = (!name.is_empty()).then(|| builder.function(raw, name, &symbols::shorten(name)));
+            let made = (!name.is_empty()).then(|| builder.function(raw, name, &demangle::shorten(name)));
             (made, (!file.is_empty()).then(|| builder.string(file)))
         });
         CodeLocation { function, file, line: (line.line > 0).then_some(line.line), inlined }

@@ -57,14 +57,17 @@ mod growth;
 mod heap_profile;
 #[doc(hidden)]
 pub mod lens;
+mod missing_names;
 mod not_seen;
 mod open;
+mod opening;
 #[doc(hidden)]
 pub mod print_json;
+#[cfg_attr(not(unix), path = "no_object_files.rs")]
 mod raw_names;
 mod read_ahead;
 mod selection;
-mod shared_file;
+mod shared_bytes;
 mod trace;
 mod trace_file;
 
@@ -83,6 +86,14 @@ pub use growth::Growth;
 #[doc(hidden)]
 pub use open::{AskError, OpenOptions, OpenTrace};
 #[doc(hidden)]
+pub use opening::Opening;
+#[cfg(unix)]
+#[doc(hidden)]
 pub use raw_names::ModuleFiles;
 #[doc(hidden)]
-pub use trace_file::{TraceFile, has_custom, heap_profile_kind, open_source, open_without_names};
+pub use shared_bytes::ReadAt;
+#[cfg(unix)]
+#[doc(hidden)]
+pub use trace_file::open_source;
+#[doc(hidden)]
+pub use trace_file::{TraceFile, has_custom, has_domain, heap_profile_kind, open_without_names};

@@ -3,15 +3,15 @@ use crate::event_blocks::{EventBlockReader, EventBlocks};
 use crate::growth::{Growth, Tail, is_locked, is_replaced};
 use crate::heap_profile;
 use crate::read_ahead::{Part, read_ahead};
-use crate::shared_file::SharedFile;
+use crate::shared_bytes::SharedBytes;
 use crate::trace_file::TraceFile;
 use analysis::view::{self, View};
-use analysis::{AnswerError, CodeClasses, Engine, Profile, Query, Report, StackTable, Suppressions};
-use format::{BlockKind, Damage, Domain, Error, RawBlock, Reader};
+use analysis::{AnswerError, CodeClasses, Engine, Intervals, Profile, Query, Report, StackTable, Suppressions};
+use format::{BlockKind, Damage, Domain, Error, RawBlock, Reader, Source};
 use import::Kind;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// How to open a trace. The default is one pass over a file that is not followed, for few questions.
@@ -65,26 +65,14 @@ impl OpenOptions {
 
     /// Opens a path and counts the trace. `progress` receives the position in the file and the file's size, after each
     /// block. A file of KDE's heaptrack reports no progress, because it has no positions.
+    #[cfg(unix)]
     pub fn open(self, path: impl AsRef<Path>, progress: impl FnMut(u64, u64)) -> Result<OpenTrace, Error> {
         self.open_file(TraceFile::open(path)?, progress)
     }
 
     /// As [`OpenOptions::open`], for a file that is open already.
     pub fn open_file(self, file: TraceFile, progress: impl FnMut(u64, u64)) -> Result<OpenTrace, Error> {
-        let mut trace = OpenTrace {
-            file: file.with_domain(self.domain),
-            engine: match self.index_bytes {
-                _ if !self.is_indexed => Engine::new(),
-                Some(bytes) => Engine::indexed_within(bytes),
-                None => Engine::indexed(),
-            },
-            events: EventBlocks::Places(Vec::new()),
-            is_finished: false,
-            damage: Vec::new(),
-            damage_count: 0,
-            has_custom: false,
-            tail: None,
-        };
+        let mut trace = self.unread(file);
         if let Some(kind) = trace.file.profile() {
             trace.read_profile(kind)?;
         } else if trace.file.is_kde() {
@@ -94,17 +82,37 @@ impl OpenOptions {
         }
         Ok(trace)
     }
+
+    /// A trace of which nothing is counted yet.
+    pub(crate) fn unread(self, file: TraceFile) -> OpenTrace {
+        OpenTrace {
+            file: file.with_domain(self.domain),
+            engine: match self.index_bytes {
+                _ if !self.is_indexed => Engine::new(),
+                Some(bytes) => Engine::indexed_within(bytes),
+                None => Engine::indexed(),
+            }
+            .of_domain(self.domain),
+            events: EventBlocks::Places(Vec::new()),
+            is_finished: false,
+            damage: Vec::new(),
+            damage_count: 0,
+            domains: [false; Domain::ALL.len()],
+            tail: None,
+        }
+    }
 }
 
 /// A trace whose whole session is counted.
 pub struct OpenTrace {
-    file: TraceFile,
-    engine: Engine,
-    events: EventBlocks,
+    pub(crate) file: TraceFile,
+    pub(crate) engine: Engine,
+    pub(crate) events: EventBlocks,
     is_finished: bool,
     damage: Vec<Damage>,
     damage_count: u64,
-    has_custom: bool,
+    /// In the order of [`Domain`].
+    domains: [bool; Domain::ALL.len()],
     /// Present while the file may grow.
     tail: Option<Tail>,
 }
@@ -122,6 +130,7 @@ pub enum AskError {
 
 impl OpenTrace {
     /// Opens a file with the default options: see [`OpenOptions`].
+    #[cfg(unix)]
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         OpenOptions::new().open(path, |_, _| ())
     }
@@ -176,7 +185,12 @@ impl OpenTrace {
 
     /// True if the program reported blocks of its own allocators. They are a trace of their own, in [`Domain::Custom`].
     pub const fn has_custom(&self) -> bool {
-        self.has_custom
+        self.has(Domain::Custom)
+    }
+
+    /// True if the trace has blocks of a domain. Every trace has malloc's.
+    pub const fn has(&self, domain: Domain) -> bool {
+        matches!(domain, Domain::Malloc) || self.domains[domain as usize]
     }
 
     /// A reader of the blocks of events. Every question that [`Engine`] cannot answer from its sums needs one.
@@ -193,6 +207,15 @@ impl OpenTrace {
     pub fn profile(&self, query: &Query) -> Result<Profile, AskError> {
         let mut blocks = self.blocks().map_err(AskError::Read)?;
         self.engine.profile(&mut blocks, query).map_err(|gone| AskError::Answer(gone.into()))
+    }
+
+    /// How certain the profile of a query is. `None` if every block was recorded.
+    pub fn intervals(&self, query: &Query) -> Result<Option<Intervals>, AskError> {
+        if self.engine.definitions().session.sampling.is_none() {
+            return Ok(None);
+        }
+        let mut blocks = self.blocks().map_err(AskError::Read)?;
+        self.engine.intervals(&mut blocks, query).map_err(|gone| AskError::Answer(gone.into()))
     }
 
     /// Writes a view as JSON. `base` is the trace that `compare` names in the query, if it names a file, and the table
@@ -215,6 +238,29 @@ impl OpenTrace {
         view::answer(view, query, &mut trace, Some(&mut base), out).map_err(AskError::Answer)
     }
 
+    /// The text that `print --view NAME` prints.
+    pub fn view(
+        &self,
+        name: &str,
+        query: &Query,
+        table: &StackTable,
+        base: Option<(&OpenTrace, &StackTable)>,
+    ) -> Result<String, crate::Error> {
+        let view = View::parse(name).ok_or_else(|| crate::Error::Selection(format!("there is no view `{name}`")))?;
+        let mut query = query.clone();
+        for trace in [Some(self), base.map(|(base, _)| base)].into_iter().flatten() {
+            if let Some(misfit) = query.misfit(&trace.engine) {
+                return Err(crate::Error::Selection(misfit.to_string()));
+            }
+            if let Some(known) = trace.engine.definitions().profile {
+                query = known.check(view, &query)?;
+            }
+        }
+        let mut text = Vec::new();
+        self.answer(view, &query, table, base, &mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
     /// This trace as the functions of [`analysis::view`] take it.
     pub fn for_view<'a>(&'a self, table: &'a StackTable, blocks: &'a mut EventBlockReader) -> view::Trace<'a> {
         view::Trace { engine: &self.engine, table, blocks, complete: self.is_complete() }
@@ -229,12 +275,12 @@ impl OpenTrace {
     /// Reads the blocks that were written since the last read. Does nothing if the trace is not live.
     pub fn read_more(&mut self) -> Growth {
         let Some(mut tail) = self.tail.take() else { return Growth::Same };
-        let was_locked = is_locked(self.file.file());
+        let was_locked = self.file.file().is_some_and(is_locked);
         // The blocks before a read error were counted. The next call tries again.
         let has_grown = self.count_rest(&mut tail.reader, |_| ()).unwrap_or(false);
         if has_grown {
             tail.quiet_since = Instant::now();
-        } else if is_replaced(self.file.path(), self.file.file()) {
+        } else if self.file.file().is_some_and(|file| is_replaced(self.file.path(), file)) {
             self.tail = Some(tail);
             return Growth::Replaced;
         }
@@ -247,9 +293,10 @@ impl OpenTrace {
     }
 
     fn read_own(&mut self, options: OpenOptions, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
-        let opened = self.file.file().metadata()?;
-        let mut progress = |position| progress(position, opened.len());
-        let mut reader = Reader::new(SharedFile::new(Arc::clone(self.file.file())))?;
+        let opened = self.file.file().map(File::metadata).transpose()?;
+        let length = self.file.length()?;
+        let mut progress = |position| progress(position, length);
+        let mut reader = Reader::new(self.file.reader())?;
         reader.set_domain(self.file.domain());
         if options.is_indexed {
             // A server opens several traces at once, so none of them may keep a queue of unpacked blocks.
@@ -261,7 +308,10 @@ impl OpenTrace {
             })?;
             self.note_state(&reader);
         }
-        self.tail = if options.is_followed { Tail::new(reader, self.file.file(), &opened) } else { None };
+        self.tail = match self.file.file().zip(opened).filter(|_| options.is_followed) {
+            Some((file, opened)) => Tail::new(reader, file, &opened),
+            None => None,
+        };
         if self.tail.is_none() {
             self.engine.end_of_events();
         }
@@ -285,33 +335,39 @@ impl OpenTrace {
     }
 
     /// Counts all blocks up to the present end of the file. Returns true if there were any.
-    fn count_rest(&mut self, reader: &mut Reader<SharedFile>, mut progress: impl FnMut(u64)) -> Result<bool, Error> {
+    fn count_rest(&mut self, reader: &mut Reader<SharedBytes>, mut progress: impl FnMut(u64)) -> Result<bool, Error> {
         let mut has_more = false;
-        loop {
-            let place = reader.offset();
-            let Some(block) = reader.next_block()? else { break };
+        while self.count_next(reader)? {
             has_more = true;
-            if block.kind == BlockKind::Events {
-                self.remember(place);
-            }
-            self.engine.add(block);
             progress(reader.offset());
         }
         self.note_state(reader);
         Ok(has_more)
     }
 
-    fn note_state(&mut self, reader: &Reader<SharedFile>) {
+    /// Counts one block. Returns false at the present end of the file.
+    pub(crate) fn count_next(&mut self, reader: &mut Reader<SharedBytes>) -> Result<bool, Error> {
+        let place = reader.offset();
+        let Some(block) = reader.next_block()? else { return Ok(false) };
+        if block.kind == BlockKind::Events {
+            self.remember(place);
+        }
+        self.engine.add(block);
+        Ok(true)
+    }
+
+    pub(crate) fn note_state(&mut self, reader: &Reader<SharedBytes>) {
         self.is_finished = reader.finished();
         self.damage = reader.damage().to_vec();
         self.damage_count = reader.damage_count();
-        self.has_custom = reader.has_custom();
+        self.domains = Domain::ALL.map(|domain| reader.has(domain));
     }
 
     /// A heap profile of another tool has only sums.
-    fn read_profile(&mut self, kind: Kind) -> Result<(), Error> {
-        let profile = heap_profile::read(self.file.pinned(), kind)?;
-        heap_profile::add(&profile, self.file.path(), &mut self.engine);
+    pub(crate) fn read_profile(&mut self, kind: Kind) -> Result<(), Error> {
+        let profile = heap_profile::read(self.file.reader(), kind)?;
+        let path = self.file.file().map(|_| self.file.path());
+        heap_profile::add(&profile, path, &mut self.engine);
         self.events = EventBlocks::Memory(Vec::new().into());
         self.is_finished = true;
         Ok(())
@@ -321,19 +377,32 @@ impl OpenTrace {
     fn read_kde(&mut self, options: OpenOptions) -> Result<(), Error> {
         let mut source = if options.is_indexed { self.file.source()? } else { self.file.counted_source()? };
         let mut kept: Vec<RawBlock> = Vec::new();
-        while let Some(block) = source.next_block()? {
-            self.engine.add(block);
-            if options.is_indexed && block.kind == BlockKind::Events {
-                kept.push(block.clone());
-            }
-        }
+        while self.count_translated(&mut source, options.is_indexed.then_some(&mut kept))? {}
         if let Some(counts) = source.take_counts() {
             self.engine.add_kde_counts(counts);
         }
         self.events = if options.is_indexed { EventBlocks::Memory(kept.into()) } else { EventBlocks::Stream };
+        self.note_translation(&source);
+        Ok(())
+    }
+
+    /// Counts one block of a file of KDE's heaptrack. A block of events is also added to `kept`. Returns false at the end.
+    pub(crate) fn count_translated<R: Read>(
+        &mut self,
+        source: &mut Source<R>,
+        kept: Option<&mut Vec<RawBlock>>,
+    ) -> Result<bool, Error> {
+        let Some(block) = source.next_block()? else { return Ok(false) };
+        self.engine.add(block);
+        if let Some(kept) = kept.filter(|_| block.kind == BlockKind::Events) {
+            kept.push(block.clone());
+        }
+        Ok(true)
+    }
+
+    pub(crate) fn note_translation<R: Read>(&mut self, source: &Source<R>) {
         self.is_finished = source.finished();
         self.damage = source.damage().to_vec();
         self.damage_count = source.damage_count();
-        Ok(())
     }
 }

@@ -7,8 +7,11 @@ use crate::lens::{Lens, Shown};
 use crate::open::OpenTrace;
 use analysis::view::{AllocatorRow, Sum};
 use analysis::view::{combined_peak, process_rows};
-use analysis::{Allocation, CodeClasses, Cost, Costs, Definitions, Level, ProcessTree, Profile, SiteId, StackTable};
-use format::{SymbolState, Totals};
+use analysis::{
+    Allocation, CodeClasses, Cost, Costs, Definitions, Intervals, Level, ProcessTree, Profile, SiteId, StackTable,
+    Variances,
+};
+use format::{Sampling, SymbolState, Totals};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use std::cmp::Reverse;
@@ -22,6 +25,8 @@ pub struct Report<'a> {
     pub trace: &'a OpenTrace,
     pub classes: &'a CodeClasses,
     pub profile: &'a Profile,
+    /// How certain the profile is. `None` if every block was recorded.
+    pub intervals: Option<&'a Intervals>,
     pub table: &'a StackTable,
     pub lens: &'a Lens<'a>,
     pub suppress: bool,
@@ -131,7 +136,11 @@ impl Serialize for Report<'_> {
                 .into_iter()
                 .collect::<std::collections::BTreeMap<_, _>>(),
         )?;
-        map.serialize_entry("totals", &totals(&self.totals(), self.suppressed(), definitions.profile))?;
+        let errors = self.intervals.map(|intervals| intervals.totals);
+        map.serialize_entry("totals", &totals(&self.totals(), self.suppressed(), definitions.profile, errors))?;
+        if let Some(sampling) = &definitions.session.sampling {
+            map.serialize_entry("sampling", &sampled(sampling))?;
+        }
         map.serialize_entry("note", &self.note)?;
         map.serialize_entry("processes", &self.tree.map(process_rows))?;
         map.serialize_entry("combined_peak", &self.tree.map(combined_peak))?;
@@ -150,6 +159,26 @@ impl Serialize for Report<'_> {
         self.lists(&mut map)?;
         map.serialize_entry("custom", &self.custom.map(Custom))?;
         map.end()
+    }
+}
+
+/// How blocks were sampled. All numbers of blocks and bytes are estimates then.
+fn sampled(sampling: &Sampling) -> impl Serialize {
+    #[derive(Serialize)]
+    struct Sampled {
+        rate_bytes: u64,
+        /// Blocks of at least this size were all recorded.
+        exact_above_bytes: Option<u64>,
+    }
+    Sampled { rate_bytes: sampling.rate, exact_above_bytes: Some(sampling.exact_above).filter(|bytes| *bytes > 0) }
+}
+
+/// Half the widths of the 95 % intervals of a stack's costs. Empty if every block was recorded.
+struct Errors(Option<Variances>);
+
+impl Serialize for Errors {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().flat_map(Variances::errors))
     }
 }
 
@@ -189,7 +218,7 @@ struct Custom<'a>(&'a Report<'a>);
 impl Serialize for Custom<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("totals", &totals(&self.0.totals(), self.0.suppressed(), None))?;
+        map.serialize_entry("totals", &totals(&self.0.totals(), self.0.suppressed(), None, None))?;
         self.0.lists(&mut map)?;
         map.end()
     }
@@ -336,6 +365,7 @@ impl Serialize for List<'_> {
                 suppressed_allocations: known("suppressed_allocations", costs.live_allocations - leaked.1),
                 peak_bytes: known("peak_bytes", costs.peak_bytes),
                 peak_allocations: known("peak_allocations", costs.peak_allocations),
+                errors: Errors(self.report.intervals.map(|intervals| intervals.of(*site))),
                 blamed: blamed.and_then(|blamed| levels.iter().position(|(place, _)| *place == blamed)),
                 levels_left_out: (lens.depth > 0).then_some(left_out),
                 frames: Levels { levels: levels.into_iter().map(|(_, level)| level).collect(), classes },
@@ -359,6 +389,8 @@ struct Entry<'a> {
     suppressed_allocations: Option<u64>,
     peak_bytes: Option<u64>,
     peak_allocations: Option<u64>,
+    #[serde(flatten)]
+    errors: Errors,
     /// The index in `frames` of the innermost level in the user's own code.
     blamed: Option<usize>,
     /// With `--depth`: the number of outer levels that are not in `frames`.

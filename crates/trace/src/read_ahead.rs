@@ -3,7 +3,7 @@
 //! Receives: a reader at its beginning. Returns: the same reader at the end of the file, after every block was handed
 //! to the caller in the order of the file. Must hold: at most `AHEAD` unpacked blocks wait, so memory does not grow
 //! with the file.
-use crate::shared_file::SharedFile;
+use crate::shared_bytes::SharedBytes;
 use format::{BlockKind, Error, Flat, RawBlock, Reader};
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -33,9 +33,9 @@ impl Part {
 
 /// Calls `each` with the position and the content of every block. Returns the reader at the end of the file.
 pub(crate) fn read_ahead(
-    reader: Reader<SharedFile>,
+    reader: Reader<SharedBytes>,
     mut each: impl FnMut(u64, &Part),
-) -> Result<Reader<SharedFile>, Error> {
+) -> Result<Reader<SharedBytes>, Error> {
     let (full, parts) = sync_channel(AHEAD);
     let (empty, spare) = channel();
     std::thread::scope(|scope| {
@@ -53,10 +53,10 @@ pub(crate) fn read_ahead(
 }
 
 fn unpack(
-    mut reader: Reader<SharedFile>,
+    mut reader: Reader<SharedBytes>,
     full: &SyncSender<(u64, Part)>,
     spare: &Receiver<Flat>,
-) -> Result<Reader<SharedFile>, Error> {
+) -> Result<Reader<SharedBytes>, Error> {
     loop {
         let place = reader.offset();
         let Some(block) = reader.next_block()? else { return Ok(reader) };

@@ -3,16 +3,21 @@ use crate::answers::{Block, Change, Event, EventKind, Leak, Level, Session, Site
 use crate::costs::{Costs, Totals};
 use crate::error::Error;
 use crate::lens::Lens;
-use crate::open::{OpenOptions, OpenTrace};
+#[cfg(unix)]
+use crate::open::OpenOptions;
+use crate::open::OpenTrace;
 use crate::print_json;
 use crate::selection::Selection;
+#[cfg(unix)]
 use crate::trace_file::TraceFile;
-use analysis::view::{self, View};
+use analysis::view;
 use analysis::{
     BadQuery, CodeClass, CodeClasses, Cost, Pairing, ProcessTree, Query, Source, StackTable, Suppressions, why_empty,
 };
+#[cfg(unix)]
 use format::Domain;
 use std::collections::BTreeMap;
+#[cfg(unix)]
 use std::fs::File;
 use std::path::Path;
 
@@ -26,6 +31,7 @@ pub struct Trace {
     table: StackTable,
 }
 
+#[cfg(unix)]
 impl Trace {
     /// Opens a trace of this heaptrack or of KDE's heaptrack, or a heap profile of pprof, DHAT, massif, gperftools or
     /// jemalloc. A file that is damaged or was not finished opens, too: see [`Trace::not_seen`].
@@ -48,9 +54,12 @@ impl Trace {
         let file = TraceFile::of(file, path.as_ref())?;
         Ok(Self::of(OpenOptions::new().indexed(true).open_file(file, |_, _| ())?))
     }
+}
 
+impl Trace {
     /// Known leaks are those of heaptrack's own list and those that the program names itself.
-    fn of(open: OpenTrace) -> Self {
+    #[doc(hidden)]
+    pub fn of(open: OpenTrace) -> Self {
         let definitions = open.engine().definitions();
         let classes = CodeClasses::new(&definitions.session.exe);
         let mut known = Suppressions::new();
@@ -201,14 +210,8 @@ impl Trace {
     }
 
     fn compared_view(&self, name: &str, base: Option<&Trace>, selection: &Selection) -> Result<String, Error> {
-        let view = View::parse(name).ok_or_else(|| Error::Selection(format!("there is no view `{name}`")))?;
-        if let Some(misfit) = selection.query.misfit(self.open.engine()) {
-            return Err(Error::Selection(misfit.to_string()));
-        }
         let base = base.map(|base| (&base.open, &base.table));
-        let mut text = Vec::new();
-        self.open.answer(view, &selection.query, &self.table, base, &mut text)?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        self.open.view(name, &selection.query, &self.table, base)
     }
 
     /// The report that `heaptrack print --json` prints, with at most `limit` entries in each list. Blocks that the program
@@ -228,10 +231,12 @@ impl Trace {
         let mut blocks = self.open.blocks()?;
         let allocators = view::allocator_rows(&mut self.open.for_view(&self.table, &mut blocks), &query, &profile);
         let note = why_empty(engine, &profile, &query);
+        let intervals = self.open.intervals(&query)?;
         let report = print_json::Report {
             trace: &self.open,
             classes: &self.classes,
             profile: &profile,
+            intervals: intervals.as_ref(),
             table: &self.table,
             lens: &Lens::new(&query, &self.classes),
             suppress: query.suppressions,

@@ -1,23 +1,24 @@
 //! A trace as a file: its blocks, from the first to the last, as often as the caller wants them.
 //!
-//! Receives: a path. Returns: [`Source`]s, which return the same kinds of blocks for every kind of file. Must hold:
+//! Receives: a path, or bytes. Returns: [`Source`]s, which return the same kinds of blocks for every kind of file. Must hold:
 //! every source of one [`TraceFile`] reads the same file, although a recording with `--max-size` may put a shorter file
 //! in its place.
 use crate::heap_profile;
+#[cfg(unix)]
 use crate::raw_names;
+use crate::shared_bytes::{ReadAt, SharedBytes};
 use format::{BlockKind, Domain, Error, RawBlock, Source};
 use import::Kind;
 use std::fs::{File, Metadata};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A file that stays the same one, however often it is read.
 pub struct TraceFile {
     path: PathBuf,
-    /// Leads to the open file, whatever its name is now.
-    pinned: PathBuf,
-    file: Arc<File>,
+    bytes: Arc<dyn ReadAt>,
+    /// `None` if the bytes are not in a file of this machine.
+    opened: Option<OpenFile>,
     /// Function names for a raw file of KDE's heaptrack, which has none. They are looked up once.
     names: Vec<RawBlock>,
     domain: Domain,
@@ -25,6 +26,24 @@ pub struct TraceFile {
     profile: Option<Kind>,
 }
 
+struct OpenFile {
+    file: Arc<File>,
+    /// Leads to the open file, whatever its name is now.
+    pinned: PathBuf,
+}
+
+#[cfg(unix)]
+impl OpenFile {
+    fn new(file: File, path: &Path) -> Self {
+        use std::os::fd::AsRawFd;
+        let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        // Without /proc, the file can only be reached by its name.
+        let pinned = if link.exists() { link } else { path.to_owned() };
+        OpenFile { file: Arc::new(file), pinned }
+    }
+}
+
+#[cfg(unix)]
 impl TraceFile {
     /// Opens a file and reads its header. A raw file of KDE's heaptrack is read to its end, to look up its function
     /// names.
@@ -37,29 +56,33 @@ impl TraceFile {
     /// As [`TraceFile::open`], for a file that is open already. `path` is its name in messages.
     pub fn of(file: File, path: &Path) -> Result<Self, Error> {
         check_kind(&file.metadata()?)?;
-        let file = Arc::new(file);
-        let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        // Without /proc, the file can only be reached by its name.
-        let pinned = if link.exists() { link } else { path.to_owned() };
-        if let Some(kind) = heap_profile::recognise(&pinned)? {
-            let (path, names) = (path.to_owned(), Vec::new());
-            return Ok(TraceFile {
-                path,
-                pinned,
-                file,
-                names,
-                domain: Domain::Malloc,
-                is_kde: false,
-                profile: Some(kind),
-            });
+        let opened = OpenFile::new(file, path);
+        let (mut trace, is_raw) = Self::recognised(Arc::clone(&opened.file) as Arc<dyn ReadAt>, path)?;
+        if is_raw {
+            trace.names = raw_names::look_up(path, open_without_names(&opened.pinned)?)?;
         }
-        // Without threads that work ahead, because usually only the first bytes are needed.
-        let source = Source::new(File::open(&pinned)?)?;
-        let is_kde = source.is_kde();
-        let is_raw = source.is_raw();
-        drop(source);
-        let names = if is_raw { raw_names::look_up(path, open_without_names(&pinned)?)? } else { Vec::new() };
-        Ok(TraceFile { path: path.to_owned(), pinned, file, names, domain: Domain::Malloc, is_kde, profile: None })
+        Ok(TraceFile { opened: Some(opened), ..trace })
+    }
+}
+
+impl TraceFile {
+    /// Reads the header of bytes that are not in a file of this machine. `name` is their name in messages. Function names
+    /// that the bytes do not have are not looked up.
+    pub fn of_bytes(bytes: Arc<dyn ReadAt>, name: &Path) -> Result<Self, Error> {
+        Ok(Self::recognised(bytes, name)?.0)
+    }
+
+    /// Also returns whether it is a raw file of KDE's heaptrack, which has no function names.
+    fn recognised(bytes: Arc<dyn ReadAt>, path: &Path) -> Result<(Self, bool), Error> {
+        let profile = heap_profile::recognise(SharedBytes::new(Arc::clone(&bytes)))?;
+        let (mut is_kde, mut is_raw) = (false, false);
+        if profile.is_none() {
+            // Without threads that work ahead, because usually only the first bytes are needed.
+            let source = Source::new(SharedBytes::new(Arc::clone(&bytes)))?;
+            (is_kde, is_raw) = (source.is_kde(), source.is_raw());
+        }
+        let (path, names, domain) = (path.to_owned(), Vec::new(), Domain::Malloc);
+        Ok((TraceFile { path, bytes, opened: None, names, domain, is_kde, profile }, is_raw))
     }
 
     /// Selects the blocks of malloc, which is the default, or those that the program reported itself.
@@ -73,7 +96,7 @@ impl TraceFile {
         if let Some(kind) = self.profile {
             return Err(Error::HeapProfile(format!("{}, which has no events", kind.name())));
         }
-        let mut source = open_without_names(&self.pinned)?;
+        let mut source = open_without_names(self.pinned()?)?;
         source.set_domain(self.domain);
         source.append(self.names.iter().cloned());
         Ok(source)
@@ -81,7 +104,14 @@ impl TraceFile {
 
     /// As `source`. If possible, a file of KDE's heaptrack has counts instead of events: see [`Source::open_counted`].
     pub(crate) fn counted_source(&self) -> Result<Source, Error> {
-        let mut source = Source::open_counted(&self.pinned, symbols::shorten)?;
+        let mut source = Source::open_counted(self.pinned()?, demangle::shorten)?;
+        source.append(self.names.iter().cloned());
+        Ok(source)
+    }
+
+    /// All blocks of a file of KDE's heaptrack, translated by the caller's thread.
+    pub(crate) fn kde_source_here(&self) -> Result<Source<SharedBytes>, Error> {
+        let mut source = Source::shortened(self.reader(), demangle::shorten)?;
         source.append(self.names.iter().cloned());
         Ok(source)
     }
@@ -106,12 +136,23 @@ impl TraceFile {
         self.profile
     }
 
-    pub(crate) const fn file(&self) -> &Arc<File> {
-        &self.file
+    /// A reader at the beginning of the bytes.
+    pub(crate) fn reader(&self) -> SharedBytes {
+        SharedBytes::new(Arc::clone(&self.bytes))
     }
 
-    pub(crate) fn pinned(&self) -> &Path {
-        &self.pinned
+    pub(crate) fn length(&self) -> Result<u64, Error> {
+        Ok(self.bytes.length()?)
+    }
+
+    /// The open file of this machine; `None` for other bytes.
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.opened.as_ref().map(|opened| &*opened.file)
+    }
+
+    /// A path that leads to the open file. Returns an error for bytes that are not in a file of this machine.
+    pub(crate) fn pinned(&self) -> Result<&Path, Error> {
+        self.opened.as_ref().map(|opened| opened.pinned.as_path()).ok_or(Error::NotAFile)
     }
 }
 
@@ -127,27 +168,33 @@ fn check_kind(metadata: &Metadata) -> Result<(), Error> {
 pub fn heap_profile_kind(path: impl AsRef<Path>) -> Result<Option<Kind>, Error> {
     let path = path.as_ref();
     check_kind(&std::fs::metadata(path)?)?;
-    heap_profile::recognise(path)
+    heap_profile::recognise(File::open(path)?)
 }
 
 /// Opens a file without looking up names that it does not have. Functions get short names, also in files that have only
 /// long ones.
 pub fn open_without_names(path: impl AsRef<Path>) -> Result<Source, Error> {
-    Source::open_shortened(path, symbols::shorten)
+    Source::open_shortened(path, demangle::shorten)
 }
 
 /// Opens a file for a single pass over its blocks.
+#[cfg(unix)]
 pub fn open_source(path: impl AsRef<Path>) -> Result<Source, Error> {
     TraceFile::open(path)?.source()
 }
 
 /// True if the trace has blocks that the program reported itself. Reads the whole file.
 pub fn has_custom(path: impl AsRef<Path>) -> Result<bool, Error> {
+    has_domain(path, Domain::Custom)
+}
+
+/// True if the trace has blocks of a domain. Reads the whole file.
+pub fn has_domain(path: impl AsRef<Path>, domain: Domain) -> Result<bool, Error> {
     let mut source = open_without_names(path)?;
     // With every kind skipped, one call reads to the end of the file.
     source.skip(&BlockKind::ALL);
     while source.next_block()?.is_some() {}
-    Ok(source.has_custom())
+    Ok(source.has(domain))
 }
 
 #[cfg(test)]

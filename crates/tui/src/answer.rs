@@ -9,6 +9,7 @@ use analysis::{
     AnswerError, Blocks, Cost, Engine, Pairing, Profile, Query, StackTable, to_signed, why_empty, why_none_of,
 };
 use format::MemoryInstant;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What a view shows.
@@ -23,7 +24,11 @@ pub(crate) enum Data {
     Threads(Vec<ThreadRow>),
     Processes(Vec<ProcessCosts>),
     /// Of a moment, at most one instant.
-    Memory(Vec<MemoryInstant>),
+    Memory {
+        instants: Vec<MemoryInstant>,
+        /// About the last instant.
+        hints: Vec<String>,
+    },
     Source(Vec<SourceFile>),
     Compare(Comparison),
 }
@@ -98,6 +103,12 @@ pub(crate) fn answer(
     // A part of the session says little about leaks, so the verdicts are always those of the whole session.
     let query = if view == ViewKind::Leaks { question.selection(false)? } else { question.query(is_mine)? };
     let query = query.within(trace.engine);
+    let table = match trace.table.heeding(&query) {
+        Cow::Borrowed(_) => Arc::clone(trace.table),
+        Cow::Owned(table) => Arc::new(table),
+    };
+    let (engine, blocks, is_complete) = (trace.engine, &mut *trace.blocks, trace.is_complete);
+    let trace = &mut Asked { engine, table: &table, blocks, is_complete };
     let profile = Arc::new(trace.profile(&query)?);
     let misfit = query.misfit(trace.engine).map(|misfit| misfit.to_string());
     let mut note = misfit.or_else(|| why_empty(trace.engine, &profile, &query));
@@ -117,14 +128,24 @@ pub(crate) fn answer(
         ViewKind::Lifetimes => Data::Lifetimes(view::lifetimes(&mut trace.for_view(), &query)?),
         ViewKind::Threads => Data::Threads(view::threads(&mut trace.for_view(), &query)?),
         ViewKind::Processes => Data::Processes(view::processes(&mut trace.for_view(), &query)?),
-        ViewKind::Memory => Data::Memory(view::memory_instants(trace.engine, &query).into_iter().cloned().collect()),
+        ViewKind::Memory => {
+            let definitions = trace.engine.definitions();
+            let named = |instant: &MemoryInstant| MemoryInstant {
+                parts: view::named_parts(instant, definitions),
+                ..instant.clone()
+            };
+            let instants = view::memory_instants(trace.engine, &query);
+            let hints = instants.last().map(|last| view::memory_hints(trace.engine, trace.table, last));
+            let hints = hints.unwrap_or_default().into_iter().map(|hint| hint.text).collect();
+            Data::Memory { instants: instants.into_iter().map(named).collect(), hints }
+        }
         ViewKind::Source => Data::Source(view::source_files(&profile, trace.table, &query)),
         ViewKind::Compare => Data::Compare(compare(trace, base, question, &profile)?),
     };
     if matches!(view, ViewKind::Flame | ViewKind::TopDown | ViewKind::BottomUp | ViewKind::Mine) {
         note = note.or_else(|| why_none_of(query.cost(), &profile, trace.table, &query));
     }
-    if let Data::Memory(instants) = &data {
+    if let Data::Memory { instants, .. } = &data {
         note = instants.is_empty().then(|| view::why_no_memory(trace.engine));
     }
     Ok(Answer {

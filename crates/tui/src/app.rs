@@ -212,6 +212,7 @@ impl App<'_> {
             Action::Compare => self.screen.prompt = Some(Prompt::new(Purpose::Compare)),
             Action::ShowOnly => self.filter_row(false),
             Action::ExcludeThis => self.filter_row(true),
+            Action::Wrapper => self.treat_as_allocator(),
             Action::Undo => self.undo(),
             Action::Clear => self.change(|question, _| {
                 *question = Question { cost: question.cost, levels: question.levels, ..Question::default() };
@@ -307,6 +308,16 @@ impl App<'_> {
             Some(_) if is_excluded => self.screen.message = Some("Only a function or a file can be excluded.".into()),
             Some((word, value)) => self.change(|question, _| question.add(word, value)),
             None => self.screen.message = Some("This row has no name to filter by.".into()),
+        }
+    }
+
+    /// The function of the row counts as a part of the allocator from now on.
+    fn treat_as_allocator(&mut self) {
+        let pattern = view::only(&self.screen, self.screen.place().selected);
+        let name = pattern.and_then(|(_, pattern)| pattern.strip_prefix("function:").map(str::to_owned));
+        match name {
+            Some(name) => self.change(|question, _| question.add("wrapper", name)),
+            None => self.screen.message = Some("This row has no function.".into()),
         }
     }
 

@@ -140,6 +140,7 @@ impl Question {
         words.extend(self.filters.iter().map(|(word, value)| match *word {
             "include" => value.clone(),
             "exclude" => format!("excluding {value}"),
+            "wrapper" => format!("{value} as allocator"),
             "size" => format!("size {value} B"),
             "lifetime" => format!("lived {value}"),
             _ => format!("{word} {value}"),

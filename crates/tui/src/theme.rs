@@ -69,7 +69,7 @@ impl Theme {
         match verdict {
             Verdict::Grows => self.coloured(Color::Red).add_modifier(Modifier::BOLD),
             Verdict::Bounded => self.coloured(Color::Yellow),
-            Verdict::Once | Verdict::Exit | Verdict::Tail => Style::new(),
+            Verdict::Once | Verdict::Exit | Verdict::Tail | Verdict::Unclear => Style::new(),
         }
     }
 

@@ -30,9 +30,15 @@ impl Token {
         &self.0
     }
 
+    /// A token that the user chose. `None` if it is shorter than 16 characters or has one that an address cannot hold.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
+        (is_plain && text.len() >= 16).then(|| Token(text.to_owned()))
+    }
+
     /// Takes the same time for every wrong token of the right length, so that the time does not reveal how much of it
     /// is right.
-    fn is(&self, candidate: &str) -> bool {
+    pub(crate) fn is(&self, candidate: &str) -> bool {
         let (own, other) = (self.0.as_bytes(), candidate.as_bytes());
         own.len() == other.len() && own.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
     }
@@ -44,6 +50,8 @@ pub enum Refused {
     Host,
     Origin,
     Token,
+    /// Of a collector.
+    ScrapeToken,
     Body,
     Method,
 }
@@ -52,7 +60,7 @@ impl Refused {
     pub const fn status(self) -> u16 {
         match self {
             Refused::Host => 421,
-            Refused::Origin | Refused::Token => 403,
+            Refused::Origin | Refused::Token | Refused::ScrapeToken => 403,
             Refused::Body => 413,
             Refused::Method => 405,
         }
@@ -63,6 +71,9 @@ impl Refused {
             Refused::Host => "This server answers only under its own address. Open the one that heaptrack printed.",
             Refused::Origin => "Requests of other pages are not answered.",
             Refused::Token => "The token is missing or wrong. Open the whole address that heaptrack printed.",
+            Refused::ScrapeToken => {
+                "The token is missing or wrong. Send `Authorization: Bearer TOKEN`, or `?token=TOKEN`."
+            }
             Refused::Body => "The body of this request is too large.",
             Refused::Method => "This address does not accept requests with this HTTP method.",
         }
@@ -88,7 +99,7 @@ pub enum Pass {
 impl Guard {
     pub fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Pass, Refused> {
         let host = text(headers, header::HOST).ok_or(Refused::Host)?;
-        if !self.is_ours(host) {
+        if !is_own_host(self.listen, host) {
             return Err(Refused::Host);
         }
         if headers.contains_key(header::ORIGIN) && text(headers, header::ORIGIN) != Some(&format!("http://{host}")) {
@@ -139,25 +150,23 @@ impl Guard {
             .flat_map(|line| line.split(';'))
             .filter_map(move |pair| pair.trim().strip_prefix(name.as_str())?.strip_prefix('='))
     }
+}
 
-    /// Returns true if a `Host` is accepted: `localhost`, a loopback address, or the address of `--listen`. With
-    /// `--listen 0.0.0.0` or `::`, every other IP address is accepted, too. Any port is accepted, because the browser's
-    /// end of an ssh tunnel may have another port.
-    fn is_ours(&self, host: &str) -> bool {
-        let name = match host.strip_prefix('[') {
-            Some(rest) => rest.split(']').next().unwrap_or(rest),
-            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-        };
-        if name.eq_ignore_ascii_case("localhost") {
-            return true;
-        }
-        // DNS rebinding changes what a name stands for. It cannot change what an address stands for.
-        name.parse::<IpAddr>().is_ok_and(|address| {
-            address.is_loopback()
-                || address == self.listen
-                || (self.listen.is_unspecified() && !address.is_unspecified())
-        })
+/// Returns true if a `Host` is accepted: `localhost`, a loopback address, or the address `listen` of `--listen`. With
+/// `--listen 0.0.0.0` or `::`, every other IP address is accepted, too. Any port is accepted, because the browser's end of
+/// an ssh tunnel may have another port.
+pub(crate) fn is_own_host(listen: IpAddr, host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    if name.eq_ignore_ascii_case("localhost") {
+        return true;
     }
+    // DNS rebinding changes what a name stands for. It cannot change what an address stands for.
+    name.parse::<IpAddr>().is_ok_and(|address| {
+        address.is_loopback() || address == listen || (listen.is_unspecified() && !address.is_unspecified())
+    })
 }
 
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
@@ -229,9 +238,9 @@ mod tests {
     fn another_address_counts_only_when_it_was_asked_for() {
         let mut guard = guard();
         guard.listen = IpAddr::from([192, 168, 1, 5]);
-        assert!(guard.is_ours("192.168.1.5:4711") && !guard.is_ours("192.168.1.6:4711"));
+        assert!(is_own_host(guard.listen, "192.168.1.5:4711") && !is_own_host(guard.listen, "192.168.1.6:4711"));
         guard.listen = IpAddr::from([0, 0, 0, 0]);
-        assert!(guard.is_ours("192.168.1.6:4711") && !guard.is_ours("evil.example:4711"));
+        assert!(is_own_host(guard.listen, "192.168.1.6:4711") && !is_own_host(guard.listen, "evil.example:4711"));
     }
 
     #[test]

@@ -11,16 +11,21 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
-mod address;
 mod assets;
 mod guard;
+mod scrape;
 mod server;
 mod single_file;
 mod slices;
 mod sources;
 mod trace;
 mod trace_store;
+mod with_engine;
 
-pub use server::{Answers, BindError, Refusal, Server};
-pub use single_file::{Page, report};
-pub use trace_store::{BadOptions, NamedText, OpenError, Options, TraceStore};
+pub use answers::{BadOptions, NamedText, Options, Refusal};
+pub use guard::Token;
+pub use scrape::{Listen, Scrape, ScrapeServer, Wanted};
+pub use server::{Answers, BindError, Saved, Server};
+pub use single_file::{Page, ReportError, summary};
+pub use trace_store::{OpenError, TraceStore};
+pub use with_engine::{FindViewer, ViewerPage, report};

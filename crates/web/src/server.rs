@@ -5,6 +5,7 @@
 //! the guard's headers. Questions are answered on threads of their own, so that a slow one does not block the network.
 use crate::assets;
 use crate::guard::{Guard, HEADERS, LONGEST_BODY, Pass, Refused, Token};
+use answers::Refusal;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
@@ -12,27 +13,24 @@ use axum::http::{HeaderValue, Method, Response, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
-
-/// Why a question has no answer: the HTTP status, and a sentence for the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub status: u16,
-    pub sentence: String,
-}
-
-impl Refusal {
-    pub fn new(status: u16, sentence: impl Into<String>) -> Self {
-        Refusal { status, sentence: sentence.into() }
-    }
-}
 
 /// Answers questions about traces.
 pub trait Answers: Send + Sync + 'static {
     /// Returns JSON. `query` has the parameters of the address, not decoded.
     fn answer(&self, view: &str, query: &str) -> Result<Vec<u8>, Refusal>;
+    /// Makes a report of a trace in one file.
+    fn report(&self, trace: usize) -> Result<Saved, Refusal>;
     /// Adds suppressions and returns JSON.
     fn suppress(&self, text: &str) -> Result<Vec<u8>, Refusal>;
+}
+
+/// A page in one file, and the name under which the browser saves it.
+#[derive(Debug)]
+pub struct Saved {
+    pub name: String,
+    pub html: Vec<u8>,
 }
 
 /// A server that is bound to its port and does not serve yet.
@@ -45,6 +43,10 @@ pub struct Server {
 pub enum BindError {
     #[error("port {0} is in use by another program: leave --port out, or choose another one")]
     InUse(u16),
+    #[error("{0} is in use by another program: choose another port for --pprof")]
+    PprofInUse(SocketAddr),
+    #[error("cannot listen on unix:{path}: {1}", path = .0.display())]
+    Socket(PathBuf, io::Error),
     #[error("cannot listen on {0}: {1}")]
     Other(SocketAddr, io::Error),
     #[error("no random numbers for the token: {0}")]
@@ -145,6 +147,9 @@ async fn route<A: Answers>(State(site): State<Arc<Site<A>>>, request: Request) -
     if let Some(view) = path.strip_prefix("/api/") {
         return api(site, view.to_owned(), request).await;
     }
+    if path == "/report" {
+        return save(site, request.uri()).await;
+    }
     let name = path.strip_prefix('/').map(|name| if name.is_empty() { "index.html" } else { name });
     match assets::ALL.iter().find(|asset| Some(asset.name) == name) {
         Some(asset) => plain(StatusCode::OK, asset.kind, Bytes::from_static(asset.bytes)),
@@ -153,6 +158,31 @@ async fn route<A: Answers>(State(site): State<Arc<Site<A>>>, request: Request) -
             "text/plain; charset=utf-8",
             Bytes::from_static(b"heaptrack: there is no such page\n"),
         ),
+    }
+}
+
+/// The report of a trace, as a file to save.
+async fn save<A: Answers>(site: Arc<Site<A>>, uri: &Uri) -> Response<Body> {
+    let number = uri.query().and_then(|query| query.strip_prefix("trace=")).and_then(|number| number.parse().ok());
+    let Some(number) = number else {
+        return error(StatusCode::BAD_REQUEST, "A report needs the number of a trace.");
+    };
+    match tokio::task::spawn_blocking(move || site.answers.report(number)).await {
+        Ok(Ok(Saved { name, html })) => {
+            let mut response = plain(StatusCode::OK, "text/html; charset=utf-8", Bytes::from(html));
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+            let name: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+            if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
+                response.headers_mut().insert(header::CONTENT_DISPOSITION, value);
+            }
+            response
+        }
+        Ok(Err(refusal)) => {
+            error(StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST), &refusal.sentence)
+        }
+        Err(_) => {
+            error(StatusCode::INTERNAL_SERVER_ERROR, "The report could not be made. Please report it with the trace.")
+        }
     }
 }
 

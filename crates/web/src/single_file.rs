@@ -1,16 +1,16 @@
-//! `heaptrack report`: the page and all its data in one file that needs no server.
+//! `heaptrack report --summary-only`: the page and prepared answers in one file, without the trace and without an engine.
 //!
 //! Receives: a trace and the largest size. Returns: HTML. Must hold: every number comes from the engine. A range that
 //! begins and ends at borders of slices has the same costs as in the server's answer, except those that slices do not
 //! have (kept blocks and own peaks). The page says what was left out to keep the size.
 use crate::assets;
-use crate::server::Refusal;
 use crate::slices::slice;
-use crate::sources;
 use crate::trace::Trace;
-use crate::trace_store::{BadOptions, Options, answer, opened, status_of, table};
+use crate::trace_store::{opened, status_of};
+use crate::with_engine::texts;
 use analysis::view::View;
-use analysis::{CodeClass, KnownCosts, Query, StackTable};
+use analysis::{KnownCosts, Query, StackTable};
+use answers::{BadOptions, Options, Refusal, answer, table};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::{Compression, write::GzEncoder};
@@ -20,15 +20,12 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 const SLICES: usize = 256;
-/// The most bytes of the user's own sources in a report.
-const SOURCES: usize = 2 << 20;
-const MB: f64 = 1e6;
 
 pub struct Page {
     pub html: Vec<u8>,
@@ -44,6 +41,8 @@ pub enum ReportError {
     Options(#[from] BadOptions),
     #[error("packing the report: {0}")]
     Io(#[from] std::io::Error),
+    #[error("reading the trace again: {0}")]
+    Read(#[from] format::Error),
 }
 
 impl From<Refusal> for ReportError {
@@ -55,36 +54,39 @@ impl From<Refusal> for ReportError {
 /// `most` is the largest size in bytes. To keep it, the texts of sources are left out first. Then the session is
 /// divided into fewer slices, so that there are fewer ranges to choose. Stacks and their costs are never left out, so a
 /// report may be larger than `most`. It then says so.
-pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportError> {
+///
+/// `notes` are further sentences that the report shows.
+pub fn summary(path: &Path, options: &Options, most: u64, notes: &[String]) -> Result<Page, ReportError> {
     options.check()?;
     let trace = load(path, Domain::Malloc);
     let stage = trace.stage();
     let open = opened(&stage)?;
-    let table = table(open, &options);
+    let table = table(open, options);
     let custom = open.has_custom().then(|| load(path, Domain::Custom));
+    let told = |slices| notes.iter().cloned().chain([told(most, slices)]).collect();
     let draft = Draft {
         tool: &options.tool,
         trace: &trace,
         answers: answers(open, &table)?,
         texts: texts(&table),
-        custom: custom.as_ref().map(|trace| Custom::new(trace, &options)).transpose()?,
+        custom: custom.as_ref().map(|trace| Custom::new(trace, options)).transpose()?,
     };
     let fits = |page: &Page| page.html.len() as u64 <= most;
     let all = draft.slices(SLICES)?;
-    let page = draft.page(&all, &draft.texts, Vec::new())?;
+    let page = draft.page(&all, &draft.texts, notes.to_vec())?;
     if fits(&page) {
         return Ok(page);
     }
     let without = Map::new();
-    let bare = draft.page(&all, &without, told(most, SLICES))?;
+    let bare = draft.page(&all, &without, told(SLICES))?;
     if fits(&bare) {
         return Ok(bare);
     }
     let one = draft.slices(1)?;
-    let least = draft.page(&one, &without, told(most, 1))?;
+    let least = draft.page(&one, &without, told(1))?;
     let mut count = affordable(most, least.html.len() as u64, bare.html.len() as u64);
     while count > 1 {
-        let page = draft.page(&draft.slices(count)?, &without, told(most, count))?;
+        let page = draft.page(&draft.slices(count)?, &without, told(count))?;
         if fits(&page) {
             return Ok(page);
         }
@@ -93,15 +95,20 @@ pub fn report(path: &Path, options: Options, most: u64) -> Result<Page, ReportEr
     if fits(&least) {
         return Ok(least);
     }
-    let mut notes = told(most, 1);
+    let mut notes: Vec<String> = told(1);
     notes.push(format!(
         "It is still larger than {} MB, because its stacks and their costs alone need more than that.",
-        most as f64 / MB
+        megabytes(most)
     ));
     draft.page(&one, &without, notes)
 }
 
-fn load(path: &Path, domain: Domain) -> Arc<Trace> {
+pub(crate) fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+/// Loads a trace at once.
+pub(crate) fn load(path: &Path, domain: Domain) -> Arc<Trace> {
     let trace = Trace::new(path, domain, true);
     trace.load_now();
     trace
@@ -116,13 +123,13 @@ fn affordable(most: u64, least: u64, whole: u64) -> usize {
 }
 
 /// Returns the sentence that says what was left out.
-fn told(most: u64, slices: usize) -> Vec<String> {
-    let begin = format!("To keep this report below {} MB, the texts of source files are left out", most as f64 / MB);
-    vec![match slices {
+fn told(most: u64, slices: usize) -> String {
+    let begin = format!("To keep this report below {} MB, the texts of source files are left out", megabytes(most));
+    match slices {
         SLICES => format!("{begin}."),
         1 => format!("{begin} and so are ranges of time: there are the whole session and the peak."),
         _ => format!("{begin} and ranges of time snap to {slices} slices instead of {SLICES}."),
-    }]
+    }
 }
 
 /// The parts of a report that do not depend on the number of slices.
@@ -170,7 +177,7 @@ impl Draft<'_> {
         let data = Data {
             status: json!({
                 "tool": self.tool,
-                "traces": [status_of(self.trace)],
+                "traces": [status_without_mappings(self.trace)],
                 "beside": [],
                 "compare": null,
                 "report": { "slices": slices.count, "notes": notes },
@@ -179,13 +186,20 @@ impl Draft<'_> {
             slices: &slices.malloc,
             sources: texts,
             custom: custom.map(|(custom, slices)| CustomData {
-                trace: status_of(custom.trace),
+                trace: status_without_mappings(custom.trace),
                 answers: &custom.answers,
                 slices,
             }),
         };
         Ok(Page { html: page(&data)?, notes })
     }
+}
+
+/// The status of a trace whose mappings are not in the report, so that the page does not offer them.
+fn status_without_mappings(trace: &Trace) -> Value {
+    let mut status = status_of(trace);
+    status["mapped"] = Value::Bool(false);
+    status
 }
 
 /// The blocks that the program's own allocators reported.
@@ -238,22 +252,6 @@ fn ask(open: &OpenTrace, table: &StackTable, view: &str, query: &str) -> Result<
     let view = View::parse(view).ok_or_else(|| refused(format!("no view {view}")))?;
     let bytes = answer(view, open, table, &query)?;
     serde_json::from_slice(&bytes).map_err(|error| refused(error.to_string()))
-}
-
-/// The texts of the user's own sources that can be read on this machine, up to `SOURCES` bytes in total.
-fn texts(table: &StackTable) -> Map<String, Value> {
-    let own = table.levels.iter().filter(|level| level.class == Some(CodeClass::Program));
-    let files: BTreeSet<&str> = own.filter_map(|level| table.text(level.file)).collect();
-    let mut left = SOURCES;
-    let mut texts = Map::new();
-    for file in files {
-        let Ok(text) = sources::read(Path::new(file)) else { continue };
-        if let Some(rest) = left.checked_sub(text.len()) {
-            left = rest;
-            texts.insert(file.to_owned(), Value::String(text));
-        }
-    }
-    texts
 }
 
 /// Writes the page as one file. Scripts are allowed only by their hash. The worker and the data are plain text to the

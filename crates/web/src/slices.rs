@@ -1,7 +1,7 @@
 //! The costs of slices of time. The page of a report, which has no server, adds up a range of slices from them.
 use crate::single_file::ReportError;
-use crate::trace_store::cannot_be_read;
 use analysis::{Blocks, Costs, Profile, Query};
+use answers::cannot_be_read;
 use heaptrack_trace::OpenTrace;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;

@@ -132,7 +132,8 @@ impl Trace {
     pub fn load_now(&self) {
         let stage = match self.open() {
             Ok(open) if is_without_domain(&open) => {
-                Stage::Failed(format!("{} has no blocks of custom allocators.", self.path.display()))
+                let what = if open.domain() == Domain::Mapped { "mappings" } else { "blocks of custom allocators" };
+                Stage::Failed(format!("{} has no {what}.", self.path.display()))
             }
             Ok(open) => Stage::Open(Box::new(open)),
             Err(error) => Stage::Failed(refusal(&self.path, &error)),
@@ -180,7 +181,7 @@ impl Trace {
 
 /// True if the trace has no blocks of the domain that was asked for, and no more will come.
 fn is_without_domain(open: &OpenTrace) -> bool {
-    open.domain() == Domain::Custom && !open.has_custom() && !open.is_live()
+    !open.has(open.domain()) && !open.is_live()
 }
 
 fn refusal(path: &Path, error: &format::Error) -> String {

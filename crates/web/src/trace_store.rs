@@ -3,67 +3,28 @@
 //! Receives: files. Returns: JSON. Must hold: an address names a trace by its number, never by a path. The numbers are
 //! those of the given files and of the traces in the same folders. Of all other files, only those that an open trace
 //! names are read: sources, and for a raw file of KDE's heaptrack the object files with their debug information.
-use crate::address;
-use crate::server::{Answers, Refusal};
+use crate::server::{Answers, Saved};
+use crate::single_file::ReportError;
 use crate::sources;
 use crate::trace::{Stage, Trace};
-use analysis::view::{AnswerError, View};
-use analysis::{CodeClasses, Costs, KnownCosts, Query, Source, StackTable, Suppressions};
+use crate::with_engine::{FindViewer, report};
+use analysis::view::View;
+use analysis::{Query, StackTable};
+use answers::{
+    BadOptions, NamedText, Options, Question, Refusal, State, TraceStatus, answer, check_suppressions, pairs, question,
+    table,
+};
 use format::Domain;
-use heaptrack_trace::{AskError, OpenTrace};
+use heaptrack_trace::OpenTrace;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+/// The size that a saved report should not exceed, which is the default of `heaptrack report`.
+const SAVED_BYTES: u64 = 24_000_000;
+
 /// The most traces of the same folders that are offered.
 const MOST_BESIDE: usize = 200;
-
-/// The text of one of the user's files, and the name by which messages call that file.
-#[derive(Clone, Debug)]
-pub struct NamedText {
-    pub name: String,
-    pub text: String,
-}
-
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// A rules file, which tells which code is the user's.
-    pub rules: Option<NamedText>,
-    /// The user's suppressions, in LeakSanitizer's format.
-    pub suppressions: Vec<NamedText>,
-    /// Whether heaptrack's own suppressions are used.
-    pub builtin: bool,
-    /// Whether the suppressions that are built into the recorded program are used.
-    pub embedded: bool,
-    /// The name and version of heaptrack.
-    pub tool: String,
-}
-
-/// A line of the user's files that is no rule or no suppression.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct BadOptions(String);
-
-impl Options {
-    /// Everything that uses rules and suppressions later ignores invalid lines, so they must be refused here.
-    pub(crate) fn check(&self) -> Result<(), BadOptions> {
-        if let Some(NamedText { name, text }) = &self.rules {
-            CodeClasses::new("").add_rules(text).map_err(|bad| BadOptions(format!("{name}: {bad}")))?;
-        }
-        for NamedText { name, text } in &self.suppressions {
-            check_suppressions(text).map_err(|bad| BadOptions(format!("{name}, {bad}")))?;
-        }
-        Ok(())
-    }
-
-    fn classes(&self, exe: &str) -> Result<CodeClasses, analysis::BadRule> {
-        let mut classes = CodeClasses::new(exe);
-        if let Some(rules) = &self.rules {
-            classes.add_rules(&rules.text)?;
-        }
-        Ok(classes)
-    }
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -76,24 +37,28 @@ pub enum OpenError {
 pub struct TraceStore {
     places: Vec<StoredTrace>,
     options: RwLock<Options>,
+    /// For reports that the user saves.
+    find_viewer: FindViewer,
 }
 
-/// A file, which has a trace for each domain. The trace of custom allocators is read when it is first asked for.
+/// A file, which has a trace for each domain. All but malloc's are read when they are first asked for.
 struct StoredTrace {
     malloc: Arc<Trace>,
     custom: Arc<Trace>,
+    mapped: Arc<Trace>,
 }
 
 impl StoredTrace {
     fn new(path: &Path, is_given: bool) -> Self {
         let trace = |domain| Trace::new(path, domain, is_given);
-        StoredTrace { malloc: trace(Domain::Malloc), custom: trace(Domain::Custom) }
+        StoredTrace { malloc: trace(Domain::Malloc), custom: trace(Domain::Custom), mapped: trace(Domain::Mapped) }
     }
 
     const fn of(&self, domain: Domain) -> &Arc<Trace> {
         match domain {
             Domain::Malloc => &self.malloc,
             Domain::Custom => &self.custom,
+            Domain::Mapped => &self.mapped,
         }
     }
 }
@@ -101,7 +66,7 @@ impl StoredTrace {
 impl TraceStore {
     /// Returns an error if the rules or the suppressions are invalid, or if there is only one file and it cannot be
     /// opened. With several files, the page shows which one cannot be opened.
-    pub fn new(files: &[&Path], options: Options) -> Result<Arc<Self>, OpenError> {
+    pub fn new(files: &[&Path], options: Options, find_viewer: FindViewer) -> Result<Arc<Self>, OpenError> {
         options.check()?;
         let mut failed = None;
         for path in files {
@@ -116,20 +81,20 @@ impl TraceStore {
         }
         match failed {
             Some(error) => Err(error),
-            None => Ok(Self::with(files, options)),
+            None => Ok(Self::with(files, options, find_viewer)),
         }
     }
 
     /// For a recording that has just started, whose file may still be empty. Neither the file nor the options are
     /// checked.
-    pub fn growing(path: &Path, options: Options) -> Arc<Self> {
-        Self::with(&[path], options)
+    pub fn growing(path: &Path, options: Options, find_viewer: FindViewer) -> Arc<Self> {
+        Self::with(&[path], options, find_viewer)
     }
 
-    fn with(files: &[&Path], options: Options) -> Arc<Self> {
+    fn with(files: &[&Path], options: Options, find_viewer: FindViewer) -> Arc<Self> {
         let mut places: Vec<StoredTrace> = files.iter().map(|path| StoredTrace::new(path, true)).collect();
         places.extend(beside(files).iter().map(|path| StoredTrace::new(path, false)));
-        Arc::new(TraceStore { places, options: RwLock::new(options) })
+        Arc::new(TraceStore { places, options: RwLock::new(options), find_viewer })
     }
 
     /// Starts to load all given traces, each on a thread of its own.
@@ -166,6 +131,28 @@ impl TraceStore {
         }
     }
 
+    /// Calls `look` with the first trace, as far as it was read, and the table of its stacks.
+    pub fn look<T>(&self, look: impl FnOnce(&OpenTrace, &StackTable) -> T) -> Result<T, Refusal> {
+        let trace = self.trace(0, Domain::Malloc)?;
+        let stage = trace.stage();
+        let open = opened(&stage)?;
+        let table = self.table(trace, open);
+        Ok(look(open, &table))
+    }
+
+    /// The table of a trace that is open. Its lock is not held afterwards, so several tables can be used together.
+    fn open_table(&self, number: usize, domain: Domain) -> Result<Arc<StackTable>, Refusal> {
+        let trace = self.trace(number, domain)?;
+        let stage = trace.stage();
+        Ok(self.table(trace, opened(&stage)?))
+    }
+
+    fn pairs(&self, base: usize, runs: &[usize], domain: Domain) -> Result<Vec<u8>, Refusal> {
+        let base = self.open_table(base, domain)?;
+        let runs: Vec<_> = runs.iter().map(|run| self.open_table(*run, domain)).collect::<Result<_, _>>()?;
+        pairs(&base, &runs.iter().map(|run| &**run).collect::<Vec<_>>())
+    }
+
     fn ask(&self, view: View, number: usize, query: &Query) -> Result<Vec<u8>, Refusal> {
         let trace = self.trace(number, query.domain)?;
         let stage = trace.stage();
@@ -195,6 +182,7 @@ impl TraceStore {
             "beside": beside,
             "compare": null,
             "report": null,
+            "can_save": true,
         })
     }
 
@@ -218,48 +206,6 @@ pub(crate) fn opened(stage: &Stage) -> Result<&OpenTrace, Refusal> {
         Stage::Open(open) => Ok(open),
         Stage::Failed(sentence) => Err(Refusal::new(422, sentence.clone())),
         Stage::Waiting | Stage::Loading(_) => Err(Refusal::new(503, "This trace is still being read.")),
-    }
-}
-
-pub(crate) fn table(open: &OpenTrace, options: &Options) -> StackTable {
-    let definitions = open.engine().definitions();
-    let exe = &definitions.session.exe;
-    // Never the fallback, because `Options::check` has parsed the same rules.
-    let classes = options.classes(exe).unwrap_or_else(|_| CodeClasses::new(exe));
-    // The order is the one of `print`, because a leak that several suppressions match is attributed to the first one.
-    let mut suppressions = Suppressions::new();
-    if options.builtin {
-        suppressions.add_builtin();
-    }
-    for file in &options.suppressions {
-        suppressions.add(&file.text, Source::File);
-    }
-    if options.embedded {
-        suppressions.add(&definitions.suppressions, Source::Embedded);
-    }
-    open.table(&classes, suppressions)
-}
-
-pub(crate) fn answer(view: View, open: &OpenTrace, table: &StackTable, query: &Query) -> Result<Vec<u8>, Refusal> {
-    let mut out = Vec::new();
-    match open.answer(view, query, table, None, &mut out) {
-        Ok(()) => Ok(out),
-        Err(AskError::Answer(AnswerError::Query(bad))) => Err(Refusal::new(400, bad.to_string())),
-        Err(AskError::Answer(error)) => Err(Refusal::new(410, format!("The trace changed under us: {error}."))),
-        Err(AskError::Read(error)) => Err(cannot_be_read(&error)),
-    }
-}
-
-/// The refusal for a file that could be read when it was opened, but cannot be read a second time.
-pub(crate) fn cannot_be_read(error: &format::Error) -> Refusal {
-    Refusal::new(410, format!("The trace cannot be read any more: {error}."))
-}
-
-fn check_suppressions(text: &str) -> Result<usize, String> {
-    let mut list = Suppressions::new();
-    match list.add(text, Source::File).first() {
-        Some(bad) => Err(bad.to_string()),
-        None => Ok(list.list().len()),
     }
 }
 
@@ -303,81 +249,36 @@ fn beside(files: &[&Path]) -> Vec<PathBuf> {
 
 pub(crate) fn status_of(trace: &Trace) -> Value {
     let stage = trace.stage();
-    let (state, progress, remaining, error) = match &*stage {
-        Stage::Waiting => ("waiting", 0.0, None, None),
+    let state = match &*stage {
+        Stage::Waiting => State::Waiting,
         Stage::Loading(since) => {
             let (share, left) = trace.progress(*since);
-            ("loading", share, left.map(|left| left.as_nanos() as u64), None)
+            State::Loading(share, left)
         }
-        Stage::Open(open) => (if open.is_live() { "live" } else { "ready" }, 1.0, None, None),
-        Stage::Failed(sentence) => ("failed", 0.0, None, Some(sentence.as_str())),
+        Stage::Open(open) => State::Open(open),
+        Stage::Failed(sentence) => State::Failed(sentence),
     };
-    let open = opened(&stage).ok();
-    json!({
-        "name": trace.name(),
-        "path": trace.path.to_string_lossy(),
-        "state": state,
-        "progress": progress,
-        "remaining_ns": remaining,
-        "error": error,
-        "version": trace.version(),
-        "custom": open.is_some_and(|open| open.has_custom()),
-        "notes": open.map(OpenTrace::not_seen).unwrap_or_default(),
-        "session": open.map(session),
-    })
-}
-
-/// The costs that a heap profile of another tool knows, by their names on the page.
-fn known_costs(known: KnownCosts) -> Vec<&'static str> {
-    let names = Costs::NAMES.iter().chain(&["leaked_bytes", "leaked_allocations"]);
-    names.copied().filter(|name| known.has(name)).collect()
-}
-
-fn session(open: &OpenTrace) -> Value {
-    let (definitions, totals) = (open.engine().definitions(), open.engine().totals());
-    json!({
-        "command": definitions.session.command,
-        "pid": Some(definitions.session.pid).filter(|pid| *pid != 0),
-        "processes": definitions.processes.len(),
-        "allocators": definitions.allocators().collect::<Vec<_>>(),
-        "attached": definitions.session.attached,
-        "complete": open.is_complete(),
-        "runtime_ns": totals.runtime_ns,
-        "system_memory": Some(definitions.session.system_memory).filter(|bytes| *bytes > 0),
-        "events": totals.allocations.saturating_add(totals.deallocations),
-        "folded_until_ns": definitions.folded_until_ns(),
-        "lost_events": totals.lost_events,
-        "peak_rss_bytes": totals.peak_rss_bytes,
-        "overhead_bytes": totals.overhead_bytes,
-        "exit": definitions.summary.map(|summary| format!("{:?}", summary.exit)),
-        "known": definitions.profile.map(known_costs),
-        "tool": definitions.session.tool,
-    })
+    let (name, path, version) = (trace.name(), trace.path.to_string_lossy(), trace.version());
+    answers::status_of(&TraceStatus { name: &name, path: &path, state, version })
 }
 
 impl Answers for TraceStore {
     fn answer(&self, view: &str, query: &str) -> Result<Vec<u8>, Refusal> {
-        let pairs = address::decode(query)?;
-        let number = |name: &str| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.parse::<usize>());
-        let trace = match number("trace") {
-            None => 0,
-            Some(Ok(number)) => number,
-            Some(Err(_)) => return Err(Refusal::new(400, "`trace` is a number.")),
-        };
-        let text = |name: &str| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-        match view {
-            "status" => {
-                let domain = if text("domain") == Some("custom") { Domain::Custom } else { Domain::Malloc };
-                return Ok(self.status(trace, domain).to_string().into_bytes());
+        match question(view, query)? {
+            Question::Status { trace, domain } => Ok(self.status(trace, domain).to_string().into_bytes()),
+            Question::Pairs { trace, base, earlier, domain } => {
+                self.pairs(base, &[earlier, vec![trace]].concat(), domain)
             }
-            "source-text" => return self.source_text(trace, text("file").unwrap_or_default()),
-            _ => {}
+            Question::SourceText { trace, file } => self.source_text(trace, &file),
+            Question::View { trace, view, query } => self.ask(view, trace, &query),
         }
-        let view = View::parse(view).ok_or_else(|| Refusal::new(404, format!("There is no view `{view}`.")))?;
-        let asked = pairs.iter().filter(|(key, _)| !matches!(key.as_str(), "trace" | "token" | "v"));
-        let query = Query::new(asked.map(|(key, value)| (key.as_str(), value.as_str())))
-            .map_err(|bad| Refusal::new(400, bad.to_string()))?;
-        self.ask(view, trace, &query)
+    }
+
+    fn report(&self, number: usize) -> Result<Saved, Refusal> {
+        let trace = self.trace(number, Domain::Malloc)?;
+        let refused = |error: ReportError| Refusal::new(400, error.to_string());
+        let page = report(&trace.path, &self.options(), SAVED_BYTES, self.find_viewer).map_err(refused)?;
+        Ok(Saved { name: format!("{}.html", trace.name()), html: page.html })
     }
 
     fn suppress(&self, text: &str) -> Result<Vec<u8>, Refusal> {
@@ -391,6 +292,7 @@ impl Answers for TraceStore {
         for place in &self.places {
             place.malloc.touch();
             place.custom.touch();
+            place.mapped.touch();
         }
         Ok(json!({ "added": added }).to_string().into_bytes())
     }

@@ -332,7 +332,7 @@ const agreement = ({ numbers: list }) => {
 };
 
 /** The source text of a library may be missing on this machine, which is no contradiction. */
-const MISSING_TEXT = /is not on this machine\.|is not in this report\./;
+const MISSING_TEXT = /is not on this machine\.|is not in this report\.|is not in the trace, and this page reads no other files/;
 
 /** In these views a report has only numbers about the whole session. The page must say so. */
 const WHOLE_ONLY = ["sizes", "lifetimes", "leaks", "threads", "source"];

@@ -90,8 +90,8 @@ class Crawler {
 const SLICES = 256;
 
 /** Returns the contradictions and the number of visited states. Ends after `states`, or when `most` contradictions are found. `server` serves the traces of the
- * subject, even if the page is a report. */
-export const crawl = async (page, server, { seed, states, most, subject = SUBJECTS.screens }) => {
+ * subject, even if the page is a report. `reload` loads the page again. */
+export const crawl = async (page, server, { seed, states, most, subject = SUBJECTS.screens, reload = () => page.reload() }) => {
   const random = chance(seed);
   const crawler = new Crawler(page, server, subject);
   const { engine } = crawler;
@@ -110,7 +110,7 @@ export const crawl = async (page, server, { seed, states, most, subject = SUBJEC
     if (crawler.step - reloaded >= RELOAD) {
       isWide = !isWide;
       await chooseColumns(page, isWide ? COLUMNS : {});
-      await page.reload();
+      await reload();
       crawler.forget();
       reloaded = crawler.step;
     }

@@ -32,7 +32,7 @@ export const seen = () => {
     .filter((node) => isShown(node) && node.scrollWidth > node.clientWidth + 1)
     .map((node) => node.innerText);
   // Elements whose digits are no numbers of the trace: names, places, the engine's own sentences, typed or selected values, the bounds of buckets.
-  const NAMES = ".note, .command, .chip, .entry-name, .place, .source-path, .tree-name, .figure.text, .full-name, .full-place, .frames, .legend-name, .subject, select, pre, code, .line-number, .bars th, .bars-note, .tabs, .marker, .share, .entry-share, .share-of-all, .figure-name, .editor, .empty, .reason, .head, .diff .hint, [data-label]";
+  const NAMES = ".note, .command, .chip, .entry-name, .place, .source-path, .tree-name, .figure.text, .full-name, .full-place, .frames, .legend-name, .subject, select, pre, code, .line-number, .bars th, .bars-note, .tabs, .marker, .share, .entry-share, .share-of-all, .figure-name, .editor, .empty, .reason, .head, .diff .hint, .provenance, [data-label]";
   const unnamed = [];
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {

@@ -22,7 +22,7 @@ const MODULES: [&str; 7] = [
     "/made/libdep.so",
 ];
 /// Raw name, full name, short name, file.
-const FUNCTIONS: [(&str, &str, &str, Option<&str>); 14] = [
+const FUNCTIONS: [(&str, &str, &str, Option<&str>); 24] = [
     ("main", "main", "main", Some("/src/main.cpp")),
     ("_ZN4shop4Item4loadEi", "shop::Item::load(int)", "shop::Item::load", Some("/src/item.cpp")),
     ("_ZN4shop4Item4saveEi", "shop::Item::save(int)", "shop::Item::save", Some("/src/item.cpp")),
@@ -35,10 +35,20 @@ const FUNCTIONS: [(&str, &str, &str, Option<&str>); 14] = [
     ("strdup", "strdup", "strdup", Some("strdup.c")),
     ("parse", "parse", "parse", Some("/src/parse;x.c")),
     ("__libc_start_main", "__libc_start_main", "__libc_start_main", None),
+    ("xmalloc", "xmalloc", "xmalloc", Some("/src/steps.c")),
+    ("node_realloc", "node_realloc", "node_realloc", Some("/src/steps.c")),
+    ("step1", "step1", "step1", Some("/src/steps.c")),
+    ("step2", "step2", "step2", Some("/src/steps.c")),
+    ("step3", "step3", "step3", Some("/src/steps.c")),
+    ("step4", "step4", "step4", Some("/src/steps.c")),
+    ("step5", "step5", "step5", Some("/src/steps.c")),
+    ("step6", "step6", "step6", Some("/src/steps.c")),
+    ("step7", "step7", "step7", Some("/src/steps.c")),
+    ("step8", "step8", "step8", Some("/src/steps.c")),
     ("_Znwm", "operator new(unsigned long)", "operator new", None),
     ("_Znam", "operator new[](unsigned long)", "operator new[]", None),
 ];
-const ALLOCATORS: usize = 12;
+const ALLOCATORS: usize = 22;
 
 /// A trace with about this many events in each domain.
 pub fn blocks(chance: &mut Chance, steps: u64) -> Vec<RawBlock> {

@@ -343,7 +343,7 @@ fn check_own_code(asked: &Asked<'_>, cost: &str, text: &str) -> Verdict {
     let heading = format!("IN YOUR OWN CODE, {what}");
     let mut values: BTreeMap<String, i64> = BTreeMap::new();
     for (stack, costs) in asked.stacks() {
-        let key = key(asked.trace().blamed(stack), Merge::Line);
+        let key = key(asked.blamed(stack), Merge::Line);
         *values.entry(key).or_default() += costs.value(cost, asked.suppressed[stack]);
     }
     let mut expected: Vec<i64> = values.into_values().filter(|value| *value != 0).collect();

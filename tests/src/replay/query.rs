@@ -54,6 +54,9 @@ pub struct Query {
     pub allocators: Vec<String>,
     pub size: Option<(u64, u64)>,
     pub lifetime: Option<(u64, u64)>,
+    /// Names of functions that are and are not parts of the allocator.
+    pub wrappers: Vec<String>,
+    pub not_wrappers: Vec<String>,
     pub hide: Vec<&'static str>,
     pub collapse: bool,
     pub merge: Merge,
@@ -89,6 +92,8 @@ impl Query {
         self.allocators.iter().for_each(|allocator| say("allocator", Some(allocator.clone())));
         say("size", self.size.map(span));
         say("lifetime", self.lifetime.map(|(min, max)| format!("{min}ns..{max}ns")));
+        self.wrappers.iter().for_each(|name| say("wrapper", Some(name.clone())));
+        self.not_wrappers.iter().for_each(|name| say("not-wrapper", Some(name.clone())));
         say("hide", (!self.hide.is_empty()).then(|| self.hide.join(",")));
         say("collapse", self.collapse.then(|| "recursion".into()));
         let merge = ["function", "line", "module", "namespace"][self.merge as usize];
@@ -130,7 +135,7 @@ impl Query {
     /// switched. A server that remembers answers must notice every difference.
     pub fn with_a_part_of(&self, other: Query, chance: &mut Chance) -> Query {
         let mut query = self.clone();
-        match chance.between(0, 15) {
+        match chance.between(0, 16) {
             0 => (query.at, query.from, query.to) = (other.at, other.from, other.to),
             1 => query.include = other.include,
             2 => query.exclude = other.exclude,
@@ -145,6 +150,7 @@ impl Query {
             11 => (query.depth, query.top, query.points) = (other.depth, other.top, other.points),
             12 => query.function = other.function,
             13 => query.processes = other.processes,
+            14 => (query.wrappers, query.not_wrappers) = (other.wrappers, other.not_wrappers),
             _ => query.no_suppressions = !self.no_suppressions,
         }
         query
@@ -208,6 +214,13 @@ impl Query {
             if chance.between(0, 4) == 0 {
                 query.hide.push(class);
             }
+        }
+        let name = |chance: &mut Chance| any_level(chance, trace).and_then(|level| level.function.clone());
+        if chance.between(0, 5) == 0 {
+            query.wrappers.extend(name(chance));
+        }
+        if chance.between(0, 6) == 0 {
+            query.not_wrappers.extend(name(chance).map(|name| format!("{}*", part(chance, &name))));
         }
         query.merge = [Merge::Function, Merge::Line, Merge::Module, Merge::Namespace][chance.between(0, 4) as usize];
         query.cost = (chance.between(0, 2) == 0).then(|| COSTS[chance.between(0, 9) as usize]);

@@ -99,12 +99,6 @@ impl Trace {
         if levels.is_empty() { vec![None] } else { levels }
     }
 
-    /// The innermost level of the user's own code, otherwise the innermost level.
-    pub fn blamed(&self, stack: usize) -> Option<&Level> {
-        let levels = &self.stacks[stack];
-        levels.iter().find(|level| level.class == Some("program")).or(levels.first())
-    }
-
     /// The index of the known leak that a stack matches, if any. The innermost level that matches a pattern decides. In
     /// it, the module is compared first, then the function, the raw name and the file, each with all patterns in order.
     pub fn suppressed(&self, stack: usize, patterns: &[String]) -> Option<usize> {

@@ -136,6 +136,8 @@ impl Query {
 
     fn forget(&mut self, word: &str) {
         match word {
+            "wrapper" => self.wrappers.clear(),
+            "not-wrapper" => self.not_wrappers.clear(),
             "hide" => self.hide.clear(),
             "collapse" => self.collapse = false,
             "merge" => self.merge = Merge::Function,

@@ -64,6 +64,8 @@ pub struct Trace {
     pub totals: Vec<u64>,
     /// Distinct stacks, leaf first, without the frames of the allocator itself.
     pub stacks: Vec<Vec<Level>>,
+    /// For each stack, the different sizes.
+    pub sizes: Vec<BTreeSet<u64>>,
     /// For each stack, all its frames in the form of `kde_frame`.
     pub frames: Vec<Vec<String>>,
     /// Files that were loaded more than once. In heaptrack's own outputs, all their instances have the same names.
@@ -171,7 +173,7 @@ impl Trace {
         let mut paths = BTreeSet::new();
         let loaded_again = names.modules.values().filter(|module| !paths.insert(&module.path));
         self.reloaded = loaded_again.map(|module| module.path.clone()).collect();
-        for (_, stack) in alloc_classes {
+        for (size, stack) in alloc_classes {
             let (mut frames, mut at) = (Vec::new(), *stack);
             while at != 0 {
                 frames.push(nodes[at as usize].1);
@@ -191,7 +193,9 @@ impl Trace {
                 self.frames.push(keys);
                 let levels = frames.iter().flat_map(|frame| names.levels(*frame));
                 self.stacks.push(levels.skip_while(Level::is_allocator).collect());
+                self.sizes.push(BTreeSet::new());
             }
+            self.sizes[number].insert(*size);
             stack_of.push(number);
         }
         stack_of

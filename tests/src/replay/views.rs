@@ -1,4 +1,5 @@
 //! Compares the answer of a view, from `print --view` or from the server, with the naive replay.
+use super::blame::Blame;
 use super::count::{Costs, Range};
 use super::query::{Merge, Query, matches};
 use super::rows::{Key, Sum, key, key_of_row, label};
@@ -105,6 +106,19 @@ pub struct Asked<'a> {
     pub costs: Vec<Costs>,
     /// For each stack, whether it is a known leak that is left out.
     pub suppressed: Vec<bool>,
+    blame: Blame,
+}
+
+/// Compares the list `wrappers` of an answer.
+fn check_wrappers(answer: &Value, blame: &Blame) -> Verdict {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let row = |row: &Value| {
+        let count = |name: &str| number(&row[name]) as usize;
+        let key = (text(&row["function"]).unwrap_or_default(), text(&row["module"]));
+        (key, (text(&row["reason"]).unwrap_or_default(), count("callers"), count("sizes"), count("stacks")))
+    };
+    let found: BTreeMap<_, _> = list(answer).iter().map(row).collect();
+    same("wrappers", format!("{found:?}"), format!("{:?}", blame.wrappers))
 }
 
 impl<'a> Witness<'a> {
@@ -127,6 +141,8 @@ impl<'a> Witness<'a> {
         };
         let patterns = list(&stacks["suppressions"]).iter().map(|row| row["pattern"].as_str().unwrap().to_owned());
         let mut witness = Witness { trace, shown: Vec::new(), patterns: patterns.collect() };
+        let blame = trace.blame(&[], &[]);
+        check_wrappers(&stacks["wrappers"], &blame)?;
         let known: BTreeMap<String, usize> =
             trace.stacks.iter().enumerate().map(|(at, levels)| (shown_stack(levels), at)).collect();
         for (at, node) in list(&all["node"]).iter().enumerate() {
@@ -134,9 +150,11 @@ impl<'a> Witness<'a> {
             let levels = path.iter().map(|node| level(number(&nodes["level"][*node as usize]) as usize)).collect();
             let text = Value::Array(levels).to_string();
             let stack = *known.get(&text).ok_or_else(|| format!("no such stack: {text}"))?;
-            let blamed = trace.stacks[stack].iter().position(|level| level.class == Some("program"));
-            let found = all["blamed"][at].as_u64().and_then(|blamed| path.iter().position(|node| *node == blamed));
-            same("blamed", found, blamed)?;
+            let place =
+                |name: &str| all[name][at].as_u64().and_then(|wanted| path.iter().position(|node| *node == wanted));
+            let owner = blame.owners[stack];
+            same("owner", place("owner"), owner.map(|owner| owner.at))?;
+            same("blamed", place("blamed"), owner.filter(|owner| owner.is_own).map(|owner| owner.at))?;
             let suppressed = all["suppressed"][at].as_u64().map(|number| number as usize);
             same("suppressed", suppressed, trace.suppressed(stack, &witness.patterns))?;
             witness.shown.push(text);
@@ -155,6 +173,7 @@ impl<'a> Witness<'a> {
             picked: self.trace.picked(query, &range),
             costs,
             suppressed: (0..self.trace.stacks.len()).map(is_suppressed).collect(),
+            blame: self.trace.blame(&query.wrappers, &query.not_wrappers),
         }
     }
 
@@ -189,6 +208,11 @@ impl<'a> Witness<'a> {
 impl Asked<'_> {
     pub fn trace(&self) -> &Trace {
         self.trace
+    }
+
+    /// The level that owns the memory of a stack.
+    pub fn blamed(&self, stack: usize) -> Option<&Level> {
+        self.blame.owners[stack].map(|owner| &self.trace.stacks[stack][owner.at])
     }
 
     pub fn query(&self) -> &Query {
@@ -273,7 +297,7 @@ impl Asked<'_> {
     fn summary(&self, answer: &Value) -> Verdict {
         self.allocators(answer)?;
         for cost in ["peak", "leaked", "allocations", "temporary"] {
-            let mut expected = self.values(cost, |stack| key(self.trace.blamed(stack), Merge::Line));
+            let mut expected = self.values(cost, |stack| key(self.blamed(stack), Merge::Line));
             let total: i64 = expected.values().sum();
             let rows = list(&answer["lists"][cost]);
             same(cost, rows.len(), expected.len().min(SUMMARY_ROWS))?;
@@ -376,7 +400,7 @@ impl Asked<'_> {
     fn bands(&self) -> (Vec<usize>, Vec<Key>) {
         let level = |stack: usize| match self.query.by_function {
             true => self.trace.stacks[stack].first(),
-            false => self.trace.blamed(stack),
+            false => self.blamed(stack),
         };
         let keys: Vec<Key> = (0..self.trace.stacks.len()).map(|stack| key(level(stack), Merge::Line)).collect();
         let distinct: Vec<Key> = keys.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
@@ -731,7 +755,7 @@ impl Asked<'_> {
         let group = |stack: usize| {
             let level = match self.query.by_function {
                 true => self.trace.shown(stack, &Query { collapse: false, ..self.query.clone() })[0],
-                false => self.trace.blamed(stack),
+                false => self.blamed(stack),
             };
             let known = level.cloned().unwrap_or_default();
             json!([known.function, label(level, Merge::Function), known.module]).to_string()

@@ -414,6 +414,18 @@ pub const ANIMALS: &[Animal] = &[
         ..RUST
     },
     Animal {
+        name: "rust_jemalloc",
+        about: "All blocks come from jemalloc, which is linked into the program",
+        command: &["{cargo}/release/jemalloc"],
+        ..RUST
+    },
+    Animal {
+        name: "rust_mimalloc",
+        about: "All blocks come from mimalloc, which is linked into the program",
+        command: &["{cargo}/release/mimalloc"],
+        ..RUST
+    },
+    Animal {
         name: "qemu_user",
         about: "An emulator that runs a program for ARM",
         build: &["aarch64-linux-gnu-gcc -static -O1 {here}/main.c -o program"],
@@ -457,6 +469,73 @@ pub const ANIMALS: &[Animal] = &[
         oracle: Identities,
         packages: &["redis-server", "redis-tools"],
         version: &["redis-cli", "--version"],
+        ..BASE
+    },
+    Animal {
+        name: "redis_jemalloc",
+        about: "The same server, with the jemalloc of its own sources linked into it",
+        build: &["sh {here}/build.sh"],
+        command: &[
+            "{out}/redis-server",
+            "--port",
+            "0",
+            "--unixsocket",
+            "{folder}/socket",
+            "--dir",
+            "{folder}",
+            "--appendonly",
+            "no",
+        ],
+        ready: Ready::Driven,
+        prints: "2001\nBackground saving started\n7893\n2001\n",
+        oracle: Identities,
+        packages: &["gcc", "make", "redis-tools"],
+        version: &["redis-cli", "--version"],
+        ..BASE
+    },
+    Animal {
+        name: "busybox",
+        about: "A static program with the malloc of glibc linked into it",
+        build: &["sh {here}/build.sh"],
+        command: &[
+            "{out}/busybox",
+            "awk",
+            "{ for (i = 0; i < $1; i++) a[i] = i * i; for (k in a) n += a[k]; print n }",
+        ],
+        ready: Ready::Reads,
+        input: "2000",
+        prints: "2664667000\n",
+        oracle: Identities,
+        packages: &["gcc", "make"],
+        version: &["cat", "{out}/version"],
+        ..BASE
+    },
+    Animal {
+        name: "rustc",
+        about: "The compiler of Rust, with a jemalloc linked into it, and LLVM",
+        build: &["sh {zoo}/rustc/link.sh rustc"],
+        command: &["{out}/program", "--crate-type=lib", "--emit=obj", "-O", "-o", "{folder}/out.o", "-"],
+        ready: Ready::Reads,
+        input: include_str!("../../zoo/rustc/main.rs"),
+        prints: "",
+        oracle: Identities,
+        note: "its hash tables depend on addresses, so two runs differ",
+        packages: &[],
+        version: &["rustc", "--version"],
+        ..BASE
+    },
+    Animal {
+        name: "cargo",
+        about: "The build tool of Rust, which reads its manifest from a pipe",
+        build: &["sh {zoo}/rustc/link.sh cargo"],
+        prepare: "mkdir src && echo 'fn main() {}' >src/main.rs && ln -s /dev/stdin Cargo.toml",
+        command: &["{out}/program", "verify-project", "--offline", "--manifest-path", "{folder}/Cargo.toml"],
+        ready: Ready::Reads,
+        input: "[package]\nname = \"piped\"\nversion = \"1.0.0\"\nedition = \"2024\"\n[dependencies]\n",
+        prints: "{\"success\":\"true\"}\n",
+        oracle: Identities,
+        packages: &[],
+        version: &["cargo", "--version"],
         ..BASE
     },
     Animal {

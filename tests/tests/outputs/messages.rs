@@ -60,6 +60,10 @@ launched() {
     wait_until 'pid=$(pgrep -P $recorder -x sleep) && grep -q memfd:heaptrack /proc/$pid/maps'
     trap 'kill $pid 2> /dev/null' EXIT
 }
+# Runs the command in its arguments, and sends it SIGTERM as soon as it has an unfinished file.
+interrupted() {
+    "$@" & wait_until "compgen -G '.*.part' > /dev/null"; kill $!; wait $!
+}
 # Runs the command in its arguments, with the number of a port that is in use as its last word.
 listening() {
     python3 -c 'import socket, subprocess, sys
@@ -80,6 +84,27 @@ fn lossy() -> Vec<u8> {
     let losses = Losses { by_cause: vec![("ring_full".into(), 3)], lost_events: 3, ..Losses::default() };
     let summary = Summary { complete: true, ..Summary::default() };
     let blocks = [stacks.take(), alloc_classes.take(), events.take(), losses.to_block(), summary.to_block()];
+    heaptrack_tests::replay::made::file(&blocks)
+}
+
+/// A trace of five million events. Writing a row for each of them takes seconds, so that a command can be interrupted
+/// while its file is unfinished.
+fn large() -> Vec<u8> {
+    use format::{AllocClassEncoder, EventEncoder, Frame, StackEncoder, Summary};
+    let mut stacks = StackEncoder::new();
+    let main = stacks.push(0, Frame::new(0, 0x10, false));
+    let mut alloc_classes = AllocClassEncoder::new();
+    let alloc_class = alloc_classes.push(10, main);
+    let mut blocks = vec![stacks.take(), alloc_classes.take()];
+    let mut events = EventEncoder::new();
+    for _ in 0..50 {
+        for _ in 0..50_000 {
+            let sequence = events.alloc(alloc_class);
+            events.free(sequence);
+        }
+        blocks.push(events.take());
+    }
+    blocks.push(Summary { complete: true, ..Summary::default() }.to_block());
     heaptrack_tests::replay::made::file(&blocks)
 }
 
@@ -128,6 +153,7 @@ fn prepare() -> Folder {
     damaged[middle..middle + 200].fill(0x55);
     write("damaged.htz", &damaged);
     write("lossy.htz", &lossy());
+    write("large.htz", &large());
     folder
 }
 

@@ -17,10 +17,10 @@ pub struct AllocatorRow {
 }
 
 /// `profile`: the answer to the query by stack. Returns the allocators that blocks of the query came from, the one with the highest cost first. Blocks that the program
-/// reported itself have no allocator.
+/// reported itself and its mappings have no allocator.
 pub fn allocator_rows(trace: &mut Trace<'_>, query: &Query, profile: &Profile) -> Result<Vec<AllocatorRow>, Gone> {
     // A heap profile of another tool does not say which allocator it is about.
-    if query.domain == Domain::Custom || trace.engine.definitions().profile.is_some() {
+    if query.domain != Domain::Malloc || trace.engine.definitions().profile.is_some() {
         return Ok(Vec::new());
     }
     if trace.engine.definitions().allocators().count() == 1 {

@@ -166,8 +166,9 @@ pub fn functions(
     query: &Query,
     cost: Cost,
 ) -> Vec<FunctionDiff> {
-    let after = Seen { side: Side::After, profile: after.0, table: after.1 };
-    let before = Seen { side: Side::Before, profile: before.0, table: before.1 };
+    let (table, base_table) = after.1.heeding_both(before.1, query);
+    let after = Seen { side: Side::After, profile: after.0, table: &table };
+    let before = Seen { side: Side::Before, profile: before.0, table: &base_table };
     rows(after, before, &Same::OfTwo(pairing), query, cost)
 }
 

@@ -168,22 +168,30 @@ mod tests {
 
     /// A few functions that call each other in many ways, also themselves.
     fn random_table(random: &mut fastrand::Rng) -> StackTable {
-        let mut table = StackTable { nodes: vec![Node { parent: 0, level: None }], ..StackTable::default() };
+        let mut nodes = vec![Node { parent: 0, level: None }];
+        let (mut strings, mut levels, mut stacks) = (Vec::new(), Vec::new(), Vec::new());
         for function in 0..6 {
-            table.strings.push(format!("function {function}"));
+            strings.push(format!("function {function}"));
             for line in 0..2 {
-                table.levels.push(StackTableLevel::of_test(Frame::new(0, 1, false), function, line));
+                levels.push(StackTableLevel::of_test(Frame::new(0, 1, false), function, line));
             }
         }
         for number in 1..60u32 {
             let parent = random.u32(..number);
-            table.nodes.push(Node { parent, level: Some(random.u32(..table.levels.len() as u32)) });
+            nodes.push(Node { parent, level: Some(random.u32(..levels.len() as u32)) });
         }
         for _ in 0..80 {
             let suppressed = random.bool().then_some(0);
-            table.stacks.push(StackTableStack { node: random.u32(..60), blamed: None, suppressed });
+            let node = random.u32(..60);
+            stacks.push(StackTableStack { node, owner: node, blamed: None, suppressed });
         }
-        table
+        StackTable {
+            strings: strings.into(),
+            levels: levels.into(),
+            nodes: nodes.into(),
+            stacks,
+            ..StackTable::default()
+        }
     }
 
     /// Every row has the same numbers, children and order in both trees.

@@ -23,6 +23,8 @@ pub enum Verdict {
     Exit,
     /// All blocks are young, so they were probably in use when the range ended.
     Tail,
+    /// Blocks were sampled, and too few of them to tell.
+    Unclear,
 }
 
 impl Verdict {
@@ -33,6 +35,7 @@ impl Verdict {
             Verdict::Once => "once",
             Verdict::Exit => "exit",
             Verdict::Tail => "tail",
+            Verdict::Unclear => "unclear",
         }
     }
 
@@ -48,6 +51,7 @@ impl Verdict {
             Verdict::Tail => {
                 ("in use at end", "In use when the program ended; earlier blocks were freed: most likely not a leak.")
             }
+            Verdict::Unclear => ("unclear", "Too few of its blocks were sampled to tell."),
         }
     }
 }
@@ -87,6 +91,9 @@ struct Facts {
     /// Live blocks and bytes at the end of each look.
     blocks: Vec<u64>,
     bytes: Vec<u64>,
+    /// If blocks were sampled: how many of the live blocks are in the trace, at the end of each look.
+    samples: Vec<u64>,
+    is_sampled: bool,
     /// Blocks and bytes of processes that have ended so far.
     left: (u64, u64),
     /// Frees within the last look.
@@ -169,10 +176,11 @@ fn gather(trace: &mut Trace<'_>, query: &Query, range: &Range, places: &Places<'
     let point = engine.start_for(moments[0]);
     let mut walker = point.walker(counter);
     engine.stretch(trace.blocks, point).walk(&mut walker, &moments, |at, walker| {
+        let scale = walker.sink.scale();
         for (group, facts) in walker.sink.groups.iter_mut().zip(&mut all) {
             match at {
                 0 => group.forget_allocation_times(),
-                _ => facts.look(group, reaches_end),
+                _ => facts.look(group, scale, reaches_end),
             }
         }
         if at == LOOKS {
@@ -203,16 +211,19 @@ impl Facts {
     /// group and its frees within this look. Adds its allocations within this look to those of the looks before. The
     /// times of its first and last allocation are those since the range began. `reaches_end`: the range does, so a block
     /// that a process had not freed when it ended is leaked from then on.
-    fn look(&mut self, group: &Group, reaches_end: bool) {
+    fn look(&mut self, group: &Group, scale: u64, reaches_end: bool) {
+        let costs = group.costs.rescaled(scale);
+        self.samples.push(group.live_samples);
+        self.is_sampled = scale != 1;
         if reaches_end {
-            self.left.0 = self.left.0.saturating_add(group.left.allocations);
+            self.left.0 = self.left.0.saturating_add(group.left.allocations / scale);
             self.left.1 = self.left.1.saturating_add(group.left.bytes);
             group.left.oldest_ns.into_iter().for_each(|born_ns| self.add_age_of(born_ns));
         }
-        self.blocks.push(group.costs.live_allocations.saturating_add(self.left.0));
-        self.bytes.push(group.costs.live_bytes.saturating_add(self.left.1));
-        self.freed_last = group.costs.deallocations;
-        self.allocations += group.costs.allocations;
+        self.blocks.push(costs.live_allocations.saturating_add(self.left.0));
+        self.bytes.push(costs.live_bytes.saturating_add(self.left.1));
+        self.freed_last = costs.deallocations;
+        self.allocations += costs.allocations;
         self.allocated = group.allocation_times();
     }
 
@@ -269,7 +280,28 @@ impl Facts {
     }
 }
 
+/// The fewest sampled blocks of which the 95 % interval does not reach down to 0.
+const FEWEST_SAMPLES: u64 = 6;
+
+/// Judges by the facts. If blocks were sampled, says so where there are too few of them for a verdict.
 fn verdict(facts: &Facts) -> Option<(Verdict, String)> {
+    let (verdict, reason) = verdict_of_all(facts)?;
+    if !facts.is_sampled || verdict == Verdict::Exit {
+        return Some((verdict, reason));
+    }
+    let window = &facts.samples[facts.window()..];
+    let (half, end) = (window[(window.len() / 2).saturating_sub(1)], window.last().copied().unwrap_or(0));
+    // The blocks that live on from one moment to the other make the difference more certain than this.
+    let is_growth_certain = end as f64 - half as f64 > 1.96 * ((half + end) as f64).sqrt();
+    if end >= FEWEST_SAMPLES && (verdict != Verdict::Grows || is_growth_certain) {
+        return Some((verdict, reason));
+    }
+    let several = if end == 1 { "block was" } else { "blocks were" };
+    let reason = format!("{end} of its live {several} sampled; what looks like growth or a level may be chance");
+    Some((Verdict::Unclear, reason))
+}
+
+fn verdict_of_all(facts: &Facts) -> Option<(Verdict, String)> {
     let live = facts.blocks.last().copied().unwrap_or(0);
     if live == 0 {
         return freed_at_exit(facts);
@@ -419,6 +451,8 @@ mod tests {
             to_ns: 10 * SECOND,
             bytes: blocks.iter().map(|count| count * 100).collect(),
             blocks,
+            samples: Vec::new(),
+            is_sampled: false,
             left: (0, 0),
             freed_last: 0,
             allocations: 1000,

@@ -3,7 +3,7 @@ use super::Trace;
 use super::bands::Bands;
 use super::sizes::{bucket, ends};
 use crate::counter::{Birth, Selection};
-use crate::definitions::KnownAllocClass;
+use crate::definitions::{KnownAllocClass, SCALE};
 use crate::pass::Gone;
 use crate::query::Query;
 use crate::walker::{Now, Sink};
@@ -45,9 +45,9 @@ pub fn lifetimes(trace: &mut Trace<'_>, query: &Query) -> Result<Vec<LifetimeBuc
 }
 
 impl Bucket {
-    const fn add_live(&mut self, size: u64) {
-        self.live_allocations += 1;
-        self.live_bytes = self.live_bytes.saturating_add(size);
+    const fn add_live(&mut self, (blocks, bytes): (u64, u64)) {
+        self.live_allocations += blocks;
+        self.live_bytes = self.live_bytes.saturating_add(bytes);
     }
 }
 
@@ -65,12 +65,12 @@ struct Ages<'a> {
 }
 
 impl Ages<'_> {
-    /// The size of a block, if the query asks for it.
-    fn counted(&self, sequence: u64, birth: &Birth) -> Option<u64> {
+    /// The blocks and bytes that a block counts for, if the query asks for it.
+    fn counted(&self, sequence: u64, birth: &Birth) -> Option<(u64, u64)> {
         let alloc_class = self.alloc_classes.get(birth.alloc_class as usize)?;
         let counts = alloc_class.site.number().and_then(|site| self.bands.of(site)).is_some()
             && self.selection.as_ref().is_none_or(|selection| selection.has(sequence, birth.thread));
-        counts.then_some(alloc_class.size)
+        counts.then_some((alloc_class.blocks as u64, alloc_class.bytes))
     }
 }
 
@@ -82,15 +82,15 @@ impl Sink for Ages<'_> {
     }
 
     fn free(&mut self, now: &Now, sequence: u64, birth: Birth, how: Freed, _: bool) {
-        let Some(size) = self.counted(sequence, &birth) else { return };
+        let Some(weight) = self.counted(sequence, &birth) else { return };
         let age = birth.age(now);
         let Some(bucket) = self.buckets.get_mut(bucket(age) as usize) else { return };
         match how {
-            Freed::Leaked if self.reaches_end => bucket.add_live(size),
+            Freed::Leaked if self.reaches_end => bucket.add_live(weight),
             Freed::Leaked | Freed::Replaced => {}
             _ => {
-                bucket.deallocations += 1;
-                bucket.freed_bytes = bucket.freed_bytes.saturating_add(size);
+                bucket.deallocations += weight.0;
+                bucket.freed_bytes = bucket.freed_bytes.saturating_add(weight.1);
             }
         }
     }
@@ -122,16 +122,24 @@ impl Lifetimes {
             } else {
                 let mut buckets = std::mem::take(&mut walker.sink.buckets);
                 walker.live.each_from(0, |sequence, birth| {
-                    let Some(size) = walker.sink.counted(sequence, &birth) else { return };
+                    let Some(weight) = walker.sink.counted(sequence, &birth) else { return };
                     let age = range.to_ns.saturating_sub(birth.time_ns);
                     if let Some(bucket) = buckets.get_mut(bucket(age) as usize) {
-                        bucket.add_live(size);
+                        bucket.add_live(weight);
                     }
                 });
                 walker.sink.buckets = buckets;
             }
         })?;
-        Ok(Lifetimes { buckets: walker.sink.buckets })
+        let mut buckets = walker.sink.buckets;
+        if engine.definitions().session.sampling.is_some() {
+            let blocks = |count: u64| count.saturating_add(SCALE as u64 / 2) / SCALE as u64;
+            for bucket in &mut buckets {
+                bucket.deallocations = blocks(bucket.deallocations);
+                bucket.live_allocations = blocks(bucket.live_allocations);
+            }
+        }
+        Ok(Lifetimes { buckets })
     }
 
     /// The buckets that are not empty, and their numbers.

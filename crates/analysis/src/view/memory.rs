@@ -1,5 +1,7 @@
 //! The parts of the resident memory at the instants at which the recorder measured them.
+mod hints;
 mod kinds;
+mod mapped_names;
 
 use super::Trace;
 use super::keys::Row;
@@ -9,7 +11,9 @@ use crate::engine::Engine;
 use crate::query::Query;
 use crate::stack_table::StackTable;
 use format::{Fragmentation, MemoryInstant, MemoryPart, MemoryParts, PinningSite};
+pub use hints::{Gain, Hint, memory_hints};
 use kinds::Kind;
+pub use mapped_names::named_parts;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use std::cmp::Reverse;
@@ -24,6 +28,18 @@ pub(crate) struct Memory<'a> {
     reason: Option<&'a str>,
     instants: Vec<Instant<'a>>,
     kinds: Vec<Kind<'a>>,
+    /// How often the program called mmap and its relatives, over the whole session.
+    map_calls: Vec<Calls<'a>>,
+    /// What to do about the last instant, and (below) its time.
+    hints: Vec<Hint>,
+    hints_time_ns: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Calls<'a> {
+    name: &'a str,
+    calls: u64,
+    bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -41,7 +57,7 @@ struct Instant<'a> {
     /// The sums of all parts, also of those that `limit` leaves out.
     parts_rss_bytes: u64,
     parts_pss_bytes: u64,
-    parts: Vec<Part<'a>>,
+    parts: Vec<Part>,
     fragmentation: Fragments<'a>,
 }
 
@@ -129,19 +145,18 @@ impl<'a> Fragments<'a> {
 }
 
 #[derive(Serialize)]
-struct Part<'a> {
-    kind: &'a str,
-    name: &'a str,
+struct Part {
+    kind: String,
+    name: String,
     rss_bytes: u64,
     pss_bytes: u64,
     /// The same as `rss_bytes`.
     bytes: u64,
 }
 
-impl<'a> From<&'a MemoryPart> for Part<'a> {
-    fn from(part: &'a MemoryPart) -> Self {
-        let MemoryPart { kind, name, rss_bytes, pss_bytes } = part;
-        Part { kind, name, rss_bytes: *rss_bytes, pss_bytes: *pss_bytes, bytes: *rss_bytes }
+impl From<MemoryPart> for Part {
+    fn from(MemoryPart { kind, name, rss_bytes, pss_bytes }: MemoryPart) -> Self {
+        Part { kind, name, rss_bytes, pss_bytes, bytes: rss_bytes }
     }
 }
 
@@ -160,7 +175,7 @@ impl<'a> Instant<'a> {
             usable_bytes: instant.usable_bytes,
             parts_rss_bytes: memory_sums(instant).0,
             parts_pss_bytes: memory_sums(instant).1,
-            parts: instant.parts.iter().map(Part::from).collect(),
+            parts: named_parts(instant, definitions).into_iter().map(Part::from).collect(),
             fragmentation: Fragments::new(&instant.fragmentation, definitions, table),
         }
     }
@@ -201,6 +216,8 @@ impl<'a> Memory<'a> {
         let definitions = trace.engine.definitions();
         let within = memory_instants(trace.engine, query);
         let kinds = kinds::kinds(&within);
+        let hints_time_ns = within.last().map(|last| last.time_ns);
+        let hints = within.last().map(|last| memory_hints(trace.engine, trace.table, last)).unwrap_or_default();
         let mut instants: Vec<Instant<'a>> =
             within.into_iter().map(|instant| Instant::new(instant, definitions, trace.table)).collect();
         if query.limit > 0 {
@@ -212,7 +229,10 @@ impl<'a> Memory<'a> {
         // The first of several equal ones.
         let highest = (0..instants.len()).rev().max_by_key(|index| instants[*index].rss_bytes);
         let reason = Some(definitions.memory.reason.as_str()).filter(|reason| !reason.is_empty());
-        Memory { pid: definitions.session.pid, highest, reason, instants, kinds }
+        let calls = definitions.map_calls.iter();
+        let map_calls =
+            calls.map(|calls| Calls { name: &calls.name, calls: calls.calls, bytes: calls.bytes }).collect();
+        Memory { pid: definitions.session.pid, highest, reason, instants, kinds, map_calls, hints, hints_time_ns }
     }
 
     pub(crate) fn why_empty(&self, trace: &Trace<'_>) -> Option<String> {

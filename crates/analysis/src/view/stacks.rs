@@ -1,5 +1,7 @@
 //! The flat answers: the table of stacks, and a list for each cost.
+use super::keys::namespace;
 use super::sum::Totals;
+use super::wrapper_rows::wrapper_rows;
 use crate::costs::Costs;
 use crate::profile::Profile;
 use crate::stack_table::StackTable;
@@ -29,7 +31,7 @@ impl Serialize for Stacks<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Stacks(table) = self;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("strings", &table.strings)?;
+        map.serialize_entry("strings", table.strings.as_slice())?;
         map.serialize_entry("levels", &Levels(table))?;
         map.serialize_entry("nodes", &Nodes(table))?;
         map.serialize_entry("stacks", &Leaves(table))?;
@@ -38,6 +40,7 @@ impl Serialize for Stacks<'_> {
             list.map(|known| Map(move || [("pattern", known.pattern.as_str()), ("source", known.source.name())]))
         };
         map.serialize_entry("suppressions", &List(suppressions))?;
+        map.serialize_entry("wrappers", &wrapper_rows(table))?;
         map.end()
     }
 }
@@ -64,6 +67,8 @@ impl Serialize for Levels<'_> {
             offset: |level| level.offset,
             class: |level| level.class.map(|class| class.name()),
             inlined: |level| level.inlined,
+            // Browsers count letters in units of UTF-16.
+            namespace: |level| self.0.text(level.short).and_then(namespace).map(|name| name.encode_utf16().count()),
         });
         map.end()
     }
@@ -85,6 +90,7 @@ impl Serialize for Leaves<'_> {
         let mut map = serializer.serialize_map(None)?;
         columns!(map, self.0.stacks, {
             node: |stack| stack.node,
+            owner: |stack| stack.owner,
             blamed: |stack| or_none(stack.blamed),
             suppressed: |stack| or_none(stack.suppressed),
         });

@@ -4,6 +4,7 @@ use super::allocators::AllocatorRow;
 use super::keys::Row;
 use super::processes::{combined_peak, process_rows};
 use super::sum::Sum;
+use super::wrapper_rows::wrapper_rows;
 use crate::definitions::{Definitions, SiteId};
 use crate::engine::Engine;
 use crate::process_tree::ProcessTree;
@@ -27,10 +28,9 @@ pub struct Blamed {
     pub sum: Sum,
 }
 
-/// The innermost level of a stack in the user's own code, or else its innermost one.
+/// The level of a stack that owns its memory.
 pub fn blamed_node(table: &StackTable, site: SiteId) -> NodeId {
-    let stack = table.stack(site);
-    stack.blamed.unwrap_or(stack.node)
+    table.stack(site).owner
 }
 
 /// A profile by blamed level, the highest first. Levels without any of the cost are left out.
@@ -128,6 +128,7 @@ impl Serialize for Summary<'_> {
         map.serialize_entry("allocators", &self.allocators)?;
         map.serialize_entry("lists", &Lists(self))?;
         map.serialize_entry("suppressions", &suppression_rows(self.profile, table))?;
+        map.serialize_entry("wrappers", &wrapper_rows(table))?;
         map.end()
     }
 }

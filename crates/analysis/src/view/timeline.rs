@@ -154,12 +154,13 @@ impl TimelineColumns {
     /// Adds the slice that has just ended.
     fn add(&mut self, walker: &Walker<Counter<'_>>) -> Vec<Cell> {
         let counter = &walker.sink;
+        let scale = counter.scale();
         let mut cells = Vec::new();
         let (mut live_bytes, mut live_allocations, mut live_bytes_end) = (0u64, 0, 0u64);
         let (mut allocations, mut allocated_bytes, mut deallocations, mut temporary) = (0, 0u64, 0, 0);
         for (group, band) in counter.groups.iter().zip(0u32..) {
-            let costs = &group.costs;
-            let (bytes, blocks) = counter.at_peak(group);
+            let costs = &counter.costs(group).rescaled(scale);
+            let (bytes, blocks) = (costs.peak_bytes, costs.peak_allocations);
             live_bytes = live_bytes.saturating_add(bytes);
             live_allocations += blocks;
             live_bytes_end = live_bytes_end.saturating_add(costs.live_bytes);

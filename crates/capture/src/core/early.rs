@@ -3,7 +3,7 @@
 //! A thread finds its state by its thread pointer, which such a program does not have yet: libc sets it up before
 //! `main`. Until then fs is 0, and a read through it would be a segmentation fault. So the gate is `EARLY` at first, and
 //! hooks ask the kernel for the thread pointer. No libc allocates before; a program with an allocator of its own may.
-use super::{ACTIVE, Core, EARLY};
+use super::{Core, EARLY};
 use crate::environment::Variable;
 use crate::{follow, sys};
 use channel::Loss;
@@ -23,7 +23,7 @@ impl Core {
         let gate = unsafe { &*self.gate.load(Ordering::Relaxed) };
         self.find_hub_if_followed();
         // A child that was forked meanwhile finds 0 in its copy of the page, and leaves it.
-        let _ = gate.compare_exchange(EARLY, ACTIVE, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = gate.compare_exchange(EARLY, self.open_bits(), Ordering::AcqRel, Ordering::Relaxed);
         self.gate()
     }
 

@@ -7,6 +7,7 @@
 //! Must hold: the wait has a limit, and ends if the profiler is dead. If it ends early, the modules are not patched, and
 //! the profiler writes nothing.
 use super::Core;
+use crate::follow;
 use crate::sys;
 use channel::Host;
 use channel::{Loading, LoadingStep};
@@ -28,9 +29,16 @@ impl Core {
     pub(super) fn wait_for_patches(&self) {
         let header = self.header();
         let loading = &header.loading;
-        let patience = loading.patience_ms.load(Ordering::Acquire) as u64;
+        let of_first = loading.patience_ms.load(Ordering::Acquire) as u64;
+        // The modules of a forked child are patched like those of its parent. Which of them are new, the profiler does not
+        // know, so it is not asked.
+        let is_forked = header.origin.is_forked.load(Ordering::Relaxed) != 0;
+        let patience = if of_first != 0 || is_forked { of_first } else { follow::loading_patience_ms() };
         if patience == 0 || !self.may_call() || !advance(loading, LoadingStep::Idle, LoadingStep::Asked) {
             return;
+        }
+        if of_first == 0 {
+            follow::ring_starts();
         }
         let start = sys::now_ms();
         loop {

@@ -1,12 +1,14 @@
 //! How recording starts in a program that heaptrack has launched.
 use super::initial::{auxiliary, find_debug, find_environment, stack_end};
 use super::mapping::{connect, is_behind_own_filter, path_of};
-use super::{ACTIVE, COUNTING, Core, Parts, Private, Refusal, SHUT, State};
+use super::{ACTIVE, COUNTING, Core, EXACT, Parts, Private, Refusal, SHUT, State};
 use crate::clock::Source;
 use crate::elf::{self, Debug, Headers, LinkMap};
 use crate::environment::{self, Environment};
 use crate::modules::KernelQueries;
-use crate::{dl_find_object, exec, exec_site, families, follow, loader, nesting, real, sandbox, signals, sys};
+use crate::{
+    dl_find_object, exec, exec_site, families, follow, loader, nesting, real, sampling, sandbox, signals, sys,
+};
 use channel::{Clock, Fence, Header, PAGE, Phase, Region};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
@@ -45,9 +47,11 @@ impl Core {
         }
         // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
         unsafe {
+            crate::mappings::resolve(maps, program, elf::own_dynamic());
             sandbox::resolve(maps, elf::own_dynamic());
             exec::resolve(maps, elf::own_dynamic());
             crate::fork::resolve(maps, elf::own_dynamic());
+            crate::ending::resolve(maps, elf::own_dynamic());
             dl_find_object::resolve(maps, elf::own_dynamic());
         }
         // SAFETY: start-up (see `Core`): `maps` is the loader's list, and it is stable.
@@ -141,7 +145,7 @@ impl Core {
     pub(super) unsafe fn read_hub(&self, environment: Environment) -> bool {
         // SAFETY: in `Starting` only this thread has a reference to `carried`. `copy` and `library` ask for the initial
         // list that no other thread uses, which the caller promises. `exec::resolve` found libc's `execve`, and start-up
-        // (see `Core`) has one thread.
+        // (see `Core`) has one thread, which is also what `ending::patch` asks for.
         unsafe {
             let carried = &mut *self.carried.get();
             carried.value = environment.copy(environment::FOLLOW);
@@ -154,7 +158,9 @@ impl Core {
             if !is_found || exec_site::patch(exec::libc_execve()) {
                 remove_follow(environment);
             }
-            if !is_found {
+            if is_found {
+                crate::ending::patch();
+            } else {
                 carried.value = environment::Value::EMPTY;
             }
             is_found
@@ -249,11 +255,30 @@ impl Core {
 
     pub(super) fn open(&self) {
         let counting = self.stops.iter().any(|s| s.load(Ordering::Relaxed) != 0);
+        self.begin_sampling();
+        let open = self.open_bits();
         // SAFETY: the gate is mapped (see `Core`); `assemble` has stored it.
         unsafe {
-            (*self.gate.load(Ordering::Relaxed))
-                .store(if counting { ACTIVE | COUNTING } else { ACTIVE }, Ordering::Release)
+            (*self.gate.load(Ordering::Relaxed)).store(if counting { open | COUNTING } else { open }, Ordering::Release)
         };
+    }
+
+    /// The bits of an open gate.
+    pub(super) fn open_bits(&self) -> u32 {
+        if self.header().sampling.rate.load(Ordering::Relaxed) == 0 { ACTIVE | EXACT } else { ACTIVE }
+    }
+
+    /// If the collector asks for samples, prepares for them.
+    fn begin_sampling(&self) {
+        let asked = &self.header().sampling;
+        let is_sampled = asked.rate.load(Ordering::Relaxed) != 0;
+        if is_sampled {
+            sampling::begin(asked.exact_above);
+        }
+        // If libc's functions call each other through the hooks, a call inside another one must not count twice. Then
+        // the shims stay as they are.
+        let shims = is_sampled && nesting::libc().is_none() && !families::is_any_enabled();
+        sampling::SHIMS_SAMPLE.store(shims as u32, Ordering::Relaxed);
     }
 
     /// Copies the text of `__lsan_default_suppressions` into the channel, if the program has that function.

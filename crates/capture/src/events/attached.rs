@@ -4,15 +4,16 @@
 //! not the program's and must not be recorded. So while the outer function runs, the guard is up, and calls from the
 //! same module are ignored. A signal handler that allocates meanwhile is in another module, and is recorded.
 use super::entering::{AtWork, Entered, Quick, enter, enter_quickly, is_call_inside, leave};
-use super::heaps;
 use super::realloc::{reallocated, resume};
+use super::{heaps, sampled};
 use crate::allocators::{Effect, Meaning};
 use crate::context::{Context, Next};
-use crate::core::{ACTIVE, CORE};
+use crate::core::{ACTIVE, CORE, EXACT};
 use crate::entry::{Entry, Freed, Range};
 use crate::families;
 use crate::local::{Local, thread_pointer};
 use crate::resume_state::{GuardState, ResumeState};
+use crate::sampling;
 use channel::{HeapMark, IN_HEAP, Kind, encode_free, tagged};
 
 /// Returns the address that a hook returns to.
@@ -340,7 +341,7 @@ pub fn freeing_carefully(first: u64, second: u64, cfa: u64, entry: &Entry) {
         return;
     }
     let core = &CORE;
-    if core.gate() & ACTIVE != 0
+    if core.gate() & EXACT != 0
         && let Some(entered) = enter_quickly(core, cfa)
     {
         return free_once(entered, address, cfa, caller, entry);
@@ -351,6 +352,10 @@ pub fn freeing_carefully(first: u64, second: u64, cfa: u64, entry: &Entry) {
 #[cold]
 #[inline(never)]
 fn freeing_slowly(address: u64, cfa: u64, caller: u64, entry: &Entry) {
+    // The free that this one may be a part of has taken the block out of those that were sampled.
+    if sampling::concerns(CORE.gate_or_join(), address) {
+        return sampled::freeing(address, cfa);
+    }
     if CORE.gate_or_join() & ACTIVE != 0
         && let Some(entered) = enter(&CORE, cfa)
     {

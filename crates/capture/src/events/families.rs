@@ -8,14 +8,15 @@
 use super::attached::write_free;
 use super::entering::{AtWork, Entered, Quick, enter, enter_quickly, leave, restore_if_left};
 use super::realloc::{reallocated, resume};
-use super::{allocated, heaps};
+use super::{allocated, heaps, sampled};
 use crate::allocators::Meaning;
 use crate::context::{Context, Next};
-use crate::core::{ACTIVE, CORE};
+use crate::core::{ACTIVE, CORE, EXACT};
 use crate::entry::{Allocator, Entry, Range};
 use crate::families;
 use crate::local::{Local, thread_pointer};
 use crate::resume_state::{GuardState, ResumeState};
+use crate::sampling;
 use channel::{HeapMark, IN_HEAP, Kind, encode_free, tagged};
 
 /// What a shim saves on the stack. The fields are from the lowest address to the highest.
@@ -45,7 +46,7 @@ const _: () = assert!(Call::SAVED % 16 == 8);
 #[inline(always)]
 fn begin_quickly(call: &mut Call, entry: &Entry, block: u64) -> Option<Quick> {
     call.local = 0;
-    if CORE.gate() & ACTIVE == 0 || entry.meaning.heap != Meaning::NONE {
+    if CORE.gate() & EXACT == 0 || entry.meaning.heap != Meaning::NONE {
         return None;
     }
     let mut quick = enter_quickly(&CORE, call.context.cfa())?;
@@ -155,8 +156,10 @@ pub fn free_inside(address: u64, cfa: u64) -> bool {
     if outer.freed != address
         && let Some(mut entered) = outer.enter_as_program(cfa)
     {
-        entered.writer(&CORE).begin_events(1);
-        entered.writer(&CORE).write(|stamp| encode_free(Kind::Free, stamp, address));
+        if let Some(kind) = recorded_free(address) {
+            entered.writer(&CORE).begin_events(1);
+            entered.writer(&CORE).write(|stamp| encode_free(kind, stamp, address));
+        }
         leave(&mut entered);
     }
     true
@@ -249,10 +252,17 @@ fn before_slow_free(call: &mut Call, entry: &Entry, address: u64) {
     if address == 0 {
         call.local = 0;
         call.context.resume_state = ResumeState::of_guard(GuardState::UNGUARDED);
-    } else if let Some(mut entered) = begin(call, entry, address) {
+    } else if let Some(mut entered) = begin(call, entry, address)
+        && let Some(kind) = recorded_free(address)
+    {
         entered.writer(&CORE).begin_events(1);
-        write_free(entered, address);
+        entered.writer(&CORE).write(|stamp| encode_free(kind, stamp, address));
     }
+}
+
+/// Returns the kind of the event of a free, or `None` if blocks are sampled and this one was not taken.
+fn recorded_free(address: u64) -> Option<Kind> {
+    if sampling::concerns(CORE.gate(), address) { sampled::release(address) } else { Some(Kind::Free) }
 }
 
 #[inline(always)]

@@ -157,12 +157,25 @@ fn plan(call: &Call, entry: &Entry) -> Plan {
         Effect::ControlByMib => control_by_mib(call, entry),
         _ if heap == 0 => Plan::Other,
         Effect::ResetHeap => Plan::End(heap, false),
+        Effect::DestroyHeap if is_main(entry, heap) => Plan::Other,
         Effect::DestroyHeap => Plan::End(heap, true),
         Effect::DeleteHeap => Plan::Delete(heap),
         Effect::PartOfHeap => Plan::Part(heap),
         Effect::UseHeap => Plan::Use(heap),
         _ => Plan::Other,
     }
+}
+
+/// Returns true if a heap is the main heap, which mimalloc 3 does not destroy. The program's own function returns that heap, and does nothing
+/// else.
+fn is_main(entry: &Entry, heap: u64) -> bool {
+    if entry.nothrow == 0 {
+        return false;
+    }
+    // SAFETY: the profiler has written the address of the module's mi_heap_main into `nothrow`, and an entry never changes
+    // once a patch leads to it (`entry.rs`).
+    let main: extern "C" fn() -> u64 = unsafe { core::mem::transmute(entry.nothrow) };
+    main() == heap
 }
 
 /// A name that mallctl knows. It is read byte by byte, up to the first byte that does not fit.

@@ -2,9 +2,9 @@
 //! written in one commit.
 use super::entering::{AtWork, Entered, enter, leave};
 use super::stacks::{known_stack, walk_and_write};
-use super::{allocated, custom};
+use super::{allocated, custom, sampled};
 use crate::context::{Context, Next};
-use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
+use crate::core::{ACTIVE, CORE, COUNTING, Core, EXACT, PAUSED};
 use crate::entry::Range;
 use crate::families;
 use crate::hooks::Hook;
@@ -12,6 +12,7 @@ use crate::local::thread_pointer;
 use crate::nesting;
 use crate::real;
 use crate::resume_state::ResumeState;
+use crate::sampling;
 use channel::{ALLOC_WORDS, FREE_WORDS, Kind, StackId, Stamp, encode_alloc, encode_free};
 
 /// A realloc, including the call of the real function. Nothing is recorded if it fails.
@@ -76,8 +77,8 @@ pub(super) extern "C" fn reallocated(context: &mut Context) -> Next {
     if context.result == 0 {
         return Next::then(realloc_returned_null);
     }
-    if core.gate() & PAUSED != 0 {
-        return Next::then(custom::moved_while_paused);
+    if core.gate() & (PAUSED | EXACT) != EXACT {
+        return Next::then(moved_specially);
     }
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
     match known_stack(core, &entered, context) {
@@ -95,8 +96,10 @@ extern "C" fn realloc_returned_null(context: &mut Context) -> Next {
     let core = &CORE;
     let [old, size, freed_at] = context.arguments;
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
-    if size == 0 {
-        write_stamped_free(&mut entered, Kind::Free, old, freed_at);
+    let is_sampled = sampling::concerns(core.gate(), old);
+    let kind = if is_sampled && size == 0 { sampled::release(old) } else { Some(Kind::Free) };
+    if let Some(kind) = kind.filter(|_| size == 0) {
+        write_stamped_free(&mut entered, kind, old, freed_at);
     }
     entered.writer(core).clear_intent();
     leave(&mut entered);
@@ -109,6 +112,27 @@ pub(super) fn write_stamped_free(entered: &mut Entered, kind: Kind, address: u64
     writer.begin_events(1);
     if writer.has_room_or_drops(FREE_WORDS, 1) {
         writer.commit(writer.head(), encode_free(kind, freed_at, address), 1);
+    }
+}
+
+/// Next part after the real realloc if recording is paused, or if blocks are sampled. The guard is up and the intent is
+/// published. Arguments as for `reallocated`.
+#[cold]
+extern "C" fn moved_specially(context: &mut Context) -> Next {
+    let gate = CORE.gate();
+    if sampling::concerns(gate, context.arguments[0]) {
+        return Next::then(sampled::moved);
+    }
+    if gate & PAUSED != 0 {
+        return Next::then(custom::moved_while_paused);
+    }
+    let Some(mut entered) = resume(&CORE, context.cfa()) else { return Next::DONE };
+    match known_stack(&CORE, &entered, context) {
+        Ok(stack) => moved(&CORE, &mut entered, context, stack),
+        Err(miss) => {
+            context.resume_state = ResumeState::of_miss(miss);
+            Next::then(moved_slowly)
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::core::{ACTIVE, Core};
 use crate::local::{self, Local, Slot, thread_pointer};
 use crate::sandbox::Calling;
 use crate::sys;
-use channel::Loss;
+use channel::{Loss, RingWriter};
 use core::sync::atomic::{Ordering, compiler_fence};
 
 /// Called before the thread enters a sandbox, while it can still make system calls. Takes a slot for it, and finds out
@@ -71,6 +71,15 @@ pub(super) fn begin_thread(core: &Core, pointer: u64) -> Option<*mut Local> {
 /// Writes that the process forks, or has forked: see `Event::Fork`. Writes nothing in a signal handler that has interrupted a
 /// hook. The collector then learns of the child only when it joins.
 pub fn note_fork(core: &Core, number: u32, pid: u32) {
+    note(core, |writer| writer.note_fork(number, pid));
+}
+
+/// Writes that the process ends: see `Event::Exit`. Writes nothing in a signal handler that has interrupted a hook.
+pub fn note_exit(core: &Core, code: u8) {
+    note(core, |writer| writer.note_exit(code));
+}
+
+fn note(core: &Core, write: impl FnOnce(&mut RingWriter<'_, Core>)) {
     if core.gate() & ACTIVE == 0 || !core.may_call() {
         return;
     }
@@ -83,7 +92,7 @@ pub fn note_fork(core: &Core, number: u32, pid: u32) {
     let mut entered = Entered { local, nested: false };
     entered.level().guard = u64::MAX;
     compiler_fence(Ordering::SeqCst);
-    entered.writer(core).note_fork(number, pid);
+    write(&mut entered.writer(core));
     leave(&mut entered);
 }
 

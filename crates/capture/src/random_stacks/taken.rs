@@ -1,7 +1,7 @@
 //! Takes a stack twice: through the memo as a hook does it, and by a walk without a memo.
 use super::library::Library;
 use crate::context::Context;
-use crate::core::{ACTIVE, AttachBlock, Core, WRITER_MEMORY, adopt};
+use crate::core::{ACTIVE, AttachBlock, Core, EXACT, WRITER_MEMORY, adopt};
 use crate::memo::{FrameState, Memo, Miss};
 use crate::modules::Description;
 use crate::proof::Proof;
@@ -76,7 +76,7 @@ impl Taken {
         // SAFETY: a new mapping at an address that the kernel chooses replaces no other.
         let region = unsafe { libc::mmap(ptr::null_mut(), geometry.fixed_len(), protection, flags, -1, 0) };
         assert!(region != libc::MAP_FAILED);
-        let gate = Box::new(AtomicU32::new(ACTIVE));
+        let gate = Box::new(AtomicU32::new(ACTIVE | EXACT));
         // The pid of no thread, so that this thread does not count as the first one: its thread block is at the upper
         // end of its stack.
         let block = AttachBlock {

@@ -9,10 +9,10 @@ use super::places::Repository;
 use crate::known_leaks::KnownLeaks;
 use crate::memory;
 use crate::print::{check_misfit, code_classes};
-use crate::trouble::{counted, unreadable};
+use crate::trouble::{counted, unreadable, without_domain};
 use analysis::view::{self, Verdict, by_blamed};
 use analysis::{Cost, Costs, Pairing, Profile, Query, StackTable};
-use format::{Domain, Exit, Totals};
+use format::{Exit, Totals};
 use heaptrack_trace::{OpenOptions, OpenTrace, Reading};
 use std::path::Path;
 
@@ -36,6 +36,9 @@ pub struct Terms<'a> {
 }
 
 pub fn check(path: &Path, terms: &Terms<'_>) -> anyhow::Result<CheckedFile> {
+    for file in [Some(path), terms.baseline.map(|(base, _)| base)].into_iter().flatten() {
+        crate::sampled::refuse(file, "a budget")?;
+    }
     let asked = Asked::open(path, terms)?;
     let base = terms.baseline.map(|(base, _)| Asked::open(base, terms)).transpose()?;
     let mut budgets = terms.budgets.clone();
@@ -84,8 +87,8 @@ impl<'a> Asked<'a> {
         let read = |error: &dyn std::fmt::Display| unreadable(path, error);
         let trace =
             OpenOptions::new().domain(terms.query.domain).open(path, |_, _| ()).map_err(|error| read(&error))?;
-        if terms.query.domain == Domain::Custom && !trace.has_custom() {
-            anyhow::bail!("--domain custom: the program of {} reported no blocks of custom allocators", path.display());
+        if !trace.has(terms.query.domain) {
+            return Err(without_domain(terms.query.domain, path));
         }
         let classes = code_classes(&trace, terms.rules)?;
         let table = trace.table(&classes, terms.known.load(&trace.engine().definitions().suppressions)?);
@@ -139,7 +142,7 @@ impl<'a> Asked<'a> {
             _ => {}
         }
         if definitions.folded_until_ns().is_some() {
-            notes.push("--max-size folded the early events: growth is judged by the later ones".into());
+            notes.push("--max-size or --keep-last folded the early events: growth is judged by the later ones".into());
         }
         notes
     }
@@ -276,7 +279,7 @@ impl<'a> Asked<'a> {
         let is_selected = budget.site.is_some() || !self.query.is_whole();
         let is_folded = self.trace.engine().definitions().folded_until_ns().is_some();
         (budget.metric == Metric::Peak && is_selected && is_folded)
-            .then(|| "--max-size folded the early events, in which the peak may be".into())
+            .then(|| "--max-size or --keep-last folded the early events, in which the peak may be".into())
     }
 
     fn measured(&self, metric: Metric, profile: &Profile, query: &Query) -> anyhow::Result<Measured> {

@@ -72,7 +72,7 @@ pub struct Check {
     /// processes together.
     #[arg(long, value_name = "PROCESS", help_heading = "Which part")]
     process: Vec<String>,
-    /// malloc, or custom for the blocks that the program's own allocators reported.
+    /// malloc, custom for the blocks that the program's own allocators reported, or mapped for the program's own mappings.
     #[arg(long, value_name = "DOMAIN", help_heading = "Which part")]
     domain: Option<String>,
     /// Rules that tell which code is yours, as for `heaptrack print`.

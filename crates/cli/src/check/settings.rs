@@ -15,7 +15,7 @@ use toml::de::{DeTable, DeValue};
 /// The name of the file that is searched for.
 pub const FILE: &str = "heaptrack.toml";
 /// The sections that this version knows. A later version may know more.
-const SECTIONS: [&str; 1] = ["check"];
+const SECTIONS: [&str; 2] = ["check", "code"];
 const NOT_BUDGETS: [&str; 4] = ["suppressions", "baseline", "tolerance", "site"];
 
 /// What a file says about checks.
@@ -41,7 +41,9 @@ impl Settings {
         for key in table.get_ref().keys() {
             let name = key.get_ref().as_ref();
             if !SECTIONS.contains(&name) {
-                return Err(source.wrong(key.span(), format!("`{name}` is not a section; the only one is [check]")));
+                return Err(
+                    source.wrong(key.span(), format!("`{name}` is not a section; the sections are [check] and [code]"))
+                );
             }
         }
         match table.get_ref().get("check") {
@@ -106,13 +108,13 @@ impl Settings {
     }
 }
 
-struct Source<'a> {
-    path: &'a Path,
-    text: &'a str,
+pub(super) struct Source<'a> {
+    pub(super) path: &'a Path,
+    pub(super) text: &'a str,
 }
 
 impl<'a> Source<'a> {
-    fn table(&self) -> anyhow::Result<Spanned<DeTable<'a>>> {
+    pub(super) fn table(&self) -> anyhow::Result<Spanned<DeTable<'a>>> {
         DeTable::parse(self.text).map_err(|error| {
             let message = error.message().lines().next().unwrap_or_default().to_owned();
             self.wrong(error.span().unwrap_or(0..0), message)
@@ -123,7 +125,7 @@ impl<'a> Source<'a> {
         self.text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
     }
 
-    fn wrong(&self, span: Range<usize>, sentence: impl std::fmt::Display) -> anyhow::Error {
+    pub(super) fn wrong(&self, span: Range<usize>, sentence: impl std::fmt::Display) -> anyhow::Error {
         anyhow!("{}:{}: {sentence}", self.path.display(), self.line(&span))
     }
 
@@ -220,7 +222,7 @@ impl<'a> Source<'a> {
         value.get_ref().as_str().ok_or_else(|| self.bad_value(name, value, "must be a text in quotes"))
     }
 
-    fn bad_value(&self, name: &str, value: &Spanned<DeValue<'_>>, reason: &str) -> anyhow::Error {
+    pub(super) fn bad_value(&self, name: &str, value: &Spanned<DeValue<'_>>, reason: &str) -> anyhow::Error {
         let written = self.text.get(value.span()).unwrap_or_default();
         self.wrong(value.span(), format!("{name} = {written}: {reason}"))
     }
@@ -263,8 +265,8 @@ mod tests {
                 "[check]\nmax-peek = 1",
                 "dir/heaptrack.toml:2: `max-peek` is not a key of [check]; its keys are max-peak, ",
             ),
-            ("\n[rules]\n", "dir/heaptrack.toml:2: `rules` is not a section; the only one is [check]"),
-            ("max-peak = 1", "dir/heaptrack.toml:1: `max-peak` is not a section; the only one is [check]"),
+            ("\n[rules]\n", "dir/heaptrack.toml:2: `rules` is not a section; the sections are [check] and [code]"),
+            ("max-peak = 1", "dir/heaptrack.toml:1: `max-peak` is not a section; the sections are [check] and [code]"),
             ("[check]\n\nmax-peak = \"5Q\"", "dir/heaptrack.toml:3: max-peak = \"5Q\": not a valid size"),
             ("[check]\nmax-peak = -1", "dir/heaptrack.toml:2: max-peak = -1: must not be negative"),
             (

@@ -40,6 +40,7 @@ fn tried(files: &Files, to: Format) -> Vec<Tried> {
         ("--disable-builtin-suppressions", String::new(), leaked),
         ("--no-suppressions", String::new(), leaked),
         option("--rows", "events"),
+        option("--redact", ""),
         option("--massif-threshold", "60"),
         option("--massif-detailed-freq", "1"),
     ]

@@ -46,8 +46,8 @@ pub(super) fn say_changes(written: &heaptrack::Written) {
         ),
         (
             written.folded,
-            "event of which the trace has a sum only (--max-size) is not in KDE's file",
-            "events of which the trace has sums only (--max-size) are not in KDE's file",
+            "event of which the trace has a sum only (--max-size, --keep-last) is not in KDE's file",
+            "events of which the trace has sums only (--max-size, --keep-last) are not in KDE's file",
         ),
         (
             written.damaged,

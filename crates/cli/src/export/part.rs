@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Part {
-    /// malloc, or custom for the blocks that the program's own allocators reported.
+    /// malloc, custom for the blocks that the program's own allocators reported, or mapped for the program's own mappings.
     #[arg(long, value_name = "DOMAIN", help_heading = "Which part")]
     pub domain: Option<String>,
     /// The same as --domain custom.

@@ -6,9 +6,9 @@ use crate::trouble::unreadable;
 use analysis::view::Paths;
 use analysis::{CodeClasses, Details, KnownCosts, Query, Report, SiteCosts, StackTable};
 use anyhow::Context;
-use export::Selected;
+use export::{Redaction, Selected};
 use format::Domain;
-use heaptrack_trace::{OpenOptions, OpenTrace, Reading, TraceFile, has_custom};
+use heaptrack_trace::{OpenOptions, OpenTrace, Reading, TraceFile, has_domain};
 
 pub struct Selection {
     pub trace: OpenTrace,
@@ -16,6 +16,7 @@ pub struct Selection {
     pub table: StackTable,
     /// The query, with a range that ends with the trace at the latest.
     pub query: Query,
+    redaction: Option<Redaction>,
 }
 
 /// Opens the trace. Only the domain that was asked for will be read.
@@ -23,8 +24,12 @@ pub fn trace_file(options: &Export, domain: Domain, reading: Reading) -> anyhow:
     let read = |error: format::Error| unreadable(&options.file, &error);
     memory::check(&[&options.file], domain, reading)?;
     let file = TraceFile::open(&options.file).map_err(read)?;
-    if domain == Domain::Custom && !has_custom(&options.file).map_err(read)? {
-        let (file, option) = (options.file.display(), if options.part.custom { "--custom" } else { "--domain custom" });
+    if domain != Domain::Malloc && !has_domain(&options.file, domain).map_err(read)? {
+        let file = options.file.display();
+        if domain == Domain::Mapped {
+            anyhow::bail!("no mappings of the program of {file} were recorded: leave out --domain mapped");
+        }
+        let option = if options.part.custom { "--custom" } else { "--domain custom" };
         anyhow::bail!("the program of {file} reported no blocks of custom allocators: leave out {option}");
     }
     Ok(file.with_domain(domain))
@@ -41,13 +46,17 @@ impl Selection {
         warn_of_missing(&trace);
         let classes = code_classes(&trace, options.part.rules.as_deref())?;
         let known = options.known.load(&trace.engine().definitions().suppressions)?;
-        let table = trace.table(&classes, known);
+        let mut table = trace.table(&classes, known);
+        let redaction = options.redact.as_deref().map(Redaction::new);
+        if let Some(redaction) = &redaction {
+            redaction.table(&mut table);
+        }
         let mut query = query.within(trace.engine());
         if let Some(known) = trace.engine().definitions().profile {
             check_profile(options, &query, known)?;
             query.cost = query.cost.or(Some(known.usual()));
         }
-        Ok(Selection { trace, classes, table, query })
+        Ok(Selection { trace, classes, table, query, redaction })
     }
 
     /// The costs of each stack, without lifetimes and own peaks if the whole session is asked for.
@@ -90,7 +99,7 @@ impl Selection {
     /// The costs of each stack, thread and allocator.
     pub fn by_thread_and_allocator(&self) -> anyhow::Result<Details> {
         let definitions = self.trace.engine().definitions();
-        if definitions.profile.is_some() || self.trace.domain() == Domain::Custom {
+        if definitions.profile.is_some() || self.trace.domain() != Domain::Malloc {
             return self.by_thread();
         }
         let asked = &self.query.allocators;
@@ -127,14 +136,15 @@ impl Selection {
             rows: &details.rows,
             peak_time_ns: details.peak_time_ns,
             suppress: self.query.suppressions,
-            is_custom: self.trace.domain() == Domain::Custom,
+            is_custom: self.trace.domain() != Domain::Malloc,
+            redaction: self.redaction.as_ref(),
         }
     }
 
     /// The costs as `folded` takes them. If `suppress` is set, known leaks do not count as live.
     pub fn into_report(self, suppress: bool) -> anyhow::Result<(Report, CodeClasses, Query)> {
         let details = self.costs()?;
-        let Selection { trace, classes, table, query } = self;
+        let Selection { trace, classes, table, query, .. } = self;
         let (mut report, _) = trace.into_report().context("the trace was opened with an index")?;
         let sites = details.rows.iter().map(|row| {
             let mut costs = row.costs;

@@ -39,6 +39,9 @@ const fn pprof_value(cost: Cost) -> Option<&'static str> {
 
 /// `is_packed`: what is written will be compressed.
 pub fn write(options: &Export, query: &Query, is_packed: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    if !matches!(options.format(), Format::Pprof | Format::Speedscope | Format::Folded | Format::Svg) {
+        crate::sampled::refuse(&options.file, &format!("--to {}", options.format().name()))?;
+    }
     let read_again = |error: export::Error| match error {
         export::Error::Read(error) => unreadable(&options.file, &error),
         write => write.into(),
@@ -190,7 +193,9 @@ fn say_folded(selection: &Selection, consequence: &str) {
         _ => 0,
     };
     if selection.trace.engine().definitions().folded_until_ns().is_some_and(|until| from_ns < until) {
-        crate::say(format_args!("heaptrack: the trace has only sums of its oldest events (--max-size); {consequence}"));
+        crate::say(format_args!(
+            "heaptrack: the trace has only sums of its oldest events (--max-size, --keep-last); {consequence}"
+        ));
     }
 }
 

@@ -54,6 +54,8 @@ fn begin(options: &Options, pid: u32) -> anyhow::Result<Begun> {
             // The program's signals are not touched, because a handler could not be removed again.
             watched: false,
             reads_every_clock: false,
+            records_maps: false,
+            sampling: Default::default(),
         },
         folder: std::env::temp_dir(),
         exe: exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned(),

@@ -6,10 +6,11 @@ use super::text::Left;
 use super::units::{blocks, bytes};
 use crate::memory_lines::memory_lines;
 use analysis::view::{
-    Blamed, FunctionDiff, Leak, State, SuppressionRow, blamed_node, by_blamed, gives_back_bytes, label,
+    Blamed, FunctionDiff, Leak, State, SuppressionRow, WrapperRow, blamed_node, by_blamed, gives_back_bytes, label,
+    memory_hints, wrapper_rows,
 };
-use analysis::{Cost, Definitions, Profile, Query, StackTable, numbers, to_signed};
-use format::{Exit, MemoryInstant, SymbolState};
+use analysis::{Cost, Definitions, Intervals, Profile, Query, StackTable, Variances, numbers, to_signed};
+use format::{Exit, MemoryInstant, SymbolState, Variance};
 use heaptrack_trace::OpenTrace;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -63,6 +64,21 @@ pub fn blamed(
         writeln!(out)?;
     }
     Ok(())
+}
+
+/// A sentence about the functions that count as a part of the allocator, if there are any.
+pub fn wrappers(table: &StackTable) -> Option<String> {
+    const SHOWN: usize = 4;
+    let rows = wrapper_rows(table);
+    let name = |row: &WrapperRow<'_>| row.short.or(row.function).unwrap_or("?").to_owned();
+    let names: Vec<String> = rows.iter().take(SHOWN).map(name).map(|name| shortened(&name, 24)).collect();
+    let more = match rows.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let verb = if rows.len() == 1 { "counts" } else { "count" };
+    (!names.is_empty())
+        .then(|| format!("{}{more} {verb} as the allocator (undo: --not-wrapper NAME)", names.join(", ")))
 }
 
 fn place(row: &Blamed, table: &StackTable, paint: Paint) -> String {
@@ -157,6 +173,9 @@ pub fn details(
     }
     if let Some(last) = instants(trace, profile).next_back() {
         pinned_pages(out, last, definitions, table)?;
+        for hint in memory_hints(trace.engine(), table, last) {
+            writeln!(out, "hint: {}", hint.text)?;
+        }
     }
     if definitions.waits.are_notable(totals.runtime_ns) {
         let seconds = definitions.waits.waited_ns as f64 / 1e9;
@@ -221,6 +240,17 @@ fn pinned_pages(
         )?;
     }
     Ok(())
+}
+
+/// Writes how certain the totals are.
+pub fn intervals(out: &mut impl Write, intervals: &Intervals) -> io::Result<()> {
+    let Variances { allocations, temporary, peak_bytes, live_bytes, .. } = intervals.totals;
+    let size = |variance: Variance| bytes(to_signed(variance.error()));
+    writeln!(out, "blocks were sampled: the numbers are estimates, and with 95 % certainty right to within")?;
+    writeln!(out, "  calls to allocation functions: ± {}", allocations.error())?;
+    writeln!(out, "  temporary memory allocations: ± {}", temporary.error())?;
+    writeln!(out, "  peak heap memory consumption: ± {}", size(peak_bytes))?;
+    writeln!(out, "  total memory that was not freed: ± {}", size(live_bytes))
 }
 
 /// Writes what is missing in the trace, and why.

@@ -3,14 +3,14 @@
 use super::options::Print;
 use super::progress::Progress;
 use super::text::Left;
-use crate::trouble::{counted, unreadable};
+use crate::check::all_rules;
+use crate::trouble::{counted, unreadable, without_domain};
 use analysis::view::{self, AllocatorRow, View};
-use analysis::{CodeClasses, Misfit, ProcessTree, Profile, Query, StackTable, When, why_empty};
+use analysis::{CodeClasses, Intervals, Misfit, ProcessTree, Profile, Query, StackTable, When, why_empty};
 use anyhow::Context;
 use format::Domain;
 use heaptrack_trace::lens::Lens;
 use heaptrack_trace::{AskError, OpenOptions, OpenTrace, print_json};
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
@@ -20,6 +20,8 @@ pub struct LoadedTrace {
     pub classes: CodeClasses,
     pub table: StackTable,
     pub profile: Profile,
+    /// How certain the profile is. `None` if every block was recorded.
+    pub intervals: Option<Intervals>,
     /// The same trace, loaded for the blocks that the program reported itself, if it reported any.
     pub custom: Option<Box<LoadedTrace>>,
 }
@@ -27,8 +29,8 @@ pub struct LoadedTrace {
 impl LoadedTrace {
     pub fn new(path: &Path, options: &Print, query: &Query, progress: Progress) -> anyhow::Result<Self> {
         let mut asked = Self::of(query.domain, path, options, query, progress)?;
-        if query.domain == Domain::Custom && !asked.trace.has_custom() {
-            anyhow::bail!("--domain custom: the program of {} reported no blocks of custom allocators", path.display());
+        if !asked.trace.has(query.domain) {
+            return Err(without_domain(query.domain, path));
         }
         if query.domain == Domain::Malloc && asked.trace.has_custom() {
             asked.custom = Some(Box::new(Self::of(Domain::Custom, path, options, query, progress)?));
@@ -52,7 +54,9 @@ impl LoadedTrace {
             Some(whole) => whole,
             None => trace.profile(query).map_err(|error| unreadable(path, &error))?,
         };
-        Ok(LoadedTrace { trace, classes, table, profile, custom: None })
+        let table = table.heeding(query).into_owned();
+        let intervals = trace.intervals(query).map_err(|error| unreadable(path, &error))?;
+        Ok(LoadedTrace { trace, classes, table, profile, intervals, custom: None })
     }
 
     /// Returns the error for this trace's file when it cannot be read a second time.
@@ -105,6 +109,7 @@ impl LoadedTrace {
             trace: &self.trace,
             classes: &self.classes,
             profile: &self.profile,
+            intervals: self.intervals.as_ref(),
             table: &self.table,
             lens,
             suppress: query.suppressions,
@@ -159,12 +164,12 @@ impl LoadedTrace {
     }
 }
 
-/// Returns the rules that tell which frames are the user's own code. `rules`: the file of `--rules`.
+/// Returns the rules that tell which frames are the user's own code. `rules`: the file of `--rules`. Rules of
+/// `heaptrack.toml` come after its rules.
 pub fn code_classes(trace: &OpenTrace, rules: Option<&Path>) -> anyhow::Result<CodeClasses> {
     let mut classes = CodeClasses::new(&trace.engine().definitions().session.exe);
-    if let Some(file) = rules {
-        let rules = fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
-        classes.add_rules(&rules).with_context(|| format!("{}", file.display()))?;
+    if let Some(rules) = all_rules(rules)? {
+        classes.add_rules(&rules.text).with_context(|| rules.name.clone())?;
     }
     Ok(classes)
 }

@@ -10,8 +10,10 @@ use super::paint::Paint;
 use super::process_section::shortened;
 use crate::status::quoted;
 use analysis::numbers::{bytes, exact, percent, several, time};
-use analysis::view::{AllocatorRow, Blamed, Leak, blamed_node, by_blamed, exit_words, gives_back_bytes, label};
-use analysis::{CodeClass, Cost, NodeId, ProcessRow, ProcessTree, Query, StackTable, to_signed};
+use analysis::view::{
+    AllocatorRow, Blamed, Hint, Leak, blamed_node, by_blamed, exit_words, gives_back_bytes, label, memory_hints,
+};
+use analysis::{CodeClass, Cost, Intervals, NodeId, ProcessRow, ProcessTree, Query, StackTable, Variances, to_signed};
 use format::{MemoryInstant, part_kind};
 use std::cmp::Reverse;
 use std::io::Write;
@@ -96,6 +98,20 @@ impl Screen {
     }
 }
 
+/// A number of bytes. If it is an estimate, with half the width of its 95 % interval.
+fn with_error(value: u64, error: Option<u64>) -> String {
+    let number = bytes(to_signed(value));
+    error.map_or_else(|| number.clone(), |error| format!("{number} ± {}", bytes(to_signed(error))))
+}
+
+/// The same for a number of blocks.
+fn blocks_with_error(value: u64, error: Option<u64>) -> String {
+    match error {
+        Some(error) => format!("{} ± {} blocks", exact(to_signed(value)), exact(to_signed(error))),
+        None => several(value, "block"),
+    }
+}
+
 impl LoadedTrace {
     pub fn write_one_screen(
         &self,
@@ -170,17 +186,35 @@ impl LoadedTrace {
 
     fn totals(&self, query: &Query, screen: &mut Screen) {
         let (costs, whole) = (&self.profile.totals, self.trace.engine().totals());
-        let amount =
-            |bytes_of: u64, blocks: u64| format!("{} in {}", bytes(to_signed(bytes_of)), several(blocks, "block"));
+        let errors = self.intervals.as_ref().map(|intervals| intervals.totals);
+        let amount = |(bytes_of, bytes_error): (u64, Option<u64>), (blocks, blocks_error): (u64, Option<u64>)| {
+            format!("{} in {}", with_error(bytes_of, bytes_error), blocks_with_error(blocks, blocks_error))
+        };
+        let live = |bytes_of: u64, blocks: u64| {
+            let (bytes_error, blocks_error) =
+                (errors.map(|e| e.live_bytes.error()), errors.map(|e| e.live_allocations.error()));
+            amount((bytes_of, bytes_error), (blocks, blocks_error))
+        };
         if self.profile.range.instant {
-            return screen.fact("live", &amount(costs.live_bytes, costs.live_allocations));
+            return screen.fact("live", &live(costs.live_bytes, costs.live_allocations));
         }
         let share = percent(to_signed(costs.temporary), to_signed(costs.allocations));
         let temporary = format!("{} of them short-lived ({share})", exact(to_signed(costs.temporary)));
-        let calls = several(costs.allocations, "allocation");
+        let calls = match errors {
+            Some(errors) => format!(
+                "{} ± {} allocations",
+                exact(to_signed(costs.allocations)),
+                exact(to_signed(errors.allocations.error()))
+            ),
+            None => several(costs.allocations, "allocation"),
+        };
         let temporary = if costs.temporary > 0 { format!(", {temporary}") } else { String::new() };
-        screen.fact("allocated", &format!("{} in {calls}{temporary}", bytes(to_signed(costs.allocated_bytes))));
-        let peak = amount(costs.peak_bytes, costs.peak_allocations);
+        let allocated = with_error(costs.allocated_bytes, errors.map(|errors| errors.allocated_bytes.error()));
+        screen.fact("allocated", &format!("{allocated} in {calls}{temporary}"));
+        let peak = amount(
+            (costs.peak_bytes, errors.map(|errors| errors.peak_bytes.error())),
+            (costs.peak_allocations, errors.map(|errors| errors.peak_allocations.error())),
+        );
         screen.fact("peak", &format!("{peak}, at {}", time(self.profile.peak_time_ns)));
         let left = self.left();
         let (known_bytes, known_blocks) = self.suppressed(&self.profile, query);
@@ -189,10 +223,10 @@ impl LoadedTrace {
         } else {
             String::new()
         };
-        let (live_bytes, live) = (costs.live_bytes - known_bytes, costs.live_allocations - known_blocks);
+        let (live_bytes, live_blocks) = (costs.live_bytes - known_bytes, costs.live_allocations - known_blocks);
         screen.fact(
             if left.words == "leaked" { "not freed" } else { "still live" },
-            &format!("{}{known}", amount(live_bytes, live)),
+            &format!("{}{known}", live(live_bytes, live_blocks)),
         );
         if whole.peak_rss_bytes > 0 {
             let own = bytes(to_signed(whole.overhead_bytes));
@@ -210,12 +244,35 @@ impl LoadedTrace {
         let whole = rows.iter().map(|row| row.value).sum();
         for row in rows.iter().take(screen.size.owners) {
             screen.row(&bytes(row.value), (row.value, whole), &place(&self.table, row.node), self.is_own(row));
+            if let Some(intervals) = &self.intervals {
+                let error = self.error_of(row.node, cost, intervals);
+                screen.below(&format!("± {}", bytes(to_signed(error))));
+            }
             let callers = self.callers(row);
             if !callers.is_empty() {
                 screen.below(&format!("called by {}", callers.join(", ")));
             }
         }
         rest(screen, rows.iter().skip(screen.size.owners).map(|row| row.value), bytes);
+        if let Some(sentence) = extra_sections::wrappers(&self.table) {
+            screen.sentence(&sentence);
+        }
+    }
+
+    /// Half the width of the 95 % interval of all stacks that are blamed on the same level.
+    fn error_of(&self, node: NodeId, cost: Cost, intervals: &Intervals) -> u64 {
+        let mut sum = Variances::default();
+        let place_of = |node: NodeId| place(&self.table, node);
+        let wanted = place_of(node);
+        for (site, _) in &self.profile.stacks {
+            if place_of(blamed_node(&self.table, *site)) == wanted {
+                sum.merge(&intervals.of(*site));
+            }
+        }
+        match cost {
+            Cost::Peak => sum.peak_bytes.error(),
+            _ => sum.live_bytes.error(),
+        }
     }
 
     fn leaks(&self, leaks: &[Leak], screen: &mut Screen) {
@@ -287,6 +344,12 @@ impl LoadedTrace {
             screen.sentence(&parts(instant));
             let last = extra_sections::instants(&self.trace, &self.profile).next_back();
             last.and_then(|last| self.pinned(last)).iter().for_each(|sentence| screen.sentence(sentence));
+            let hints = last.map(|last| memory_hints(self.trace.engine(), &self.table, last)).unwrap_or_default();
+            // What malloc_trim(0) returns is in the sentence before.
+            let is_new = |hint: &&Hint| !["kept_by_malloc", "pinned_heap_top"].contains(&hint.kind);
+            // The shortest form has no room for it.
+            let hint = hints.iter().find(is_new).filter(|_| screen.size.sentence > 1);
+            hint.iter().for_each(|hint| screen.sentence(&hint.text));
         }
     }
 
@@ -339,7 +402,7 @@ impl LoadedTrace {
     /// The callers of an owner in its largest stack: those in the user's own code, or if there are none, the nearest.
     fn callers(&self, row: &Blamed) -> Vec<String> {
         let stack = self.table.stack(row.stack);
-        let owner = stack.blamed.unwrap_or(stack.node);
+        let owner = stack.owner;
         let outer = || self.table.path(owner).skip(1);
         let is_program =
             |node: &NodeId| self.table.level(*node).is_some_and(|level| level.class == Some(CodeClass::Program));
@@ -384,7 +447,8 @@ fn parts(instant: &MemoryInstant) -> String {
         ("added by the allocator", part_kind::OVERHEAD),
         ("free inside the allocator", part_kind::FREE),
         ("older than the attach, or free", part_kind::OLDER),
-        ("anonymous mappings", part_kind::ANONYMOUS),
+        ("mapped by the program", part_kind::MAPPED),
+        ("other anonymous mappings", part_kind::ANONYMOUS),
         ("stacks", part_kind::STACK),
         ("files", part_kind::FILE),
         ("shared memory", part_kind::SHARED),

@@ -80,6 +80,13 @@ pub struct Print {
     #[arg(long, value_name = "RULES", value_hint = clap::ValueHint::FilePath, help_heading = "What is shown")]
     pub rules: Option<PathBuf>,
 
+    /// This function and all that it calls count as the allocator, so its caller owns the memory; may be repeated.
+    #[arg(long, value_name = "FUNCTION", help_heading = "What is shown")]
+    wrapper: Vec<String>,
+    /// This function does not count as the allocator, although it looks like a wrapper of it; may be repeated.
+    #[arg(long, value_name = "FUNCTION", help_heading = "What is shown")]
+    not_wrapper: Vec<String>,
+
     /// Write how many blocks of each size were allocated; in a diff, for FILE alone.
     #[arg(short = 'H', long, value_name = "OUT", value_hint = clap::ValueHint::FilePath, help_heading = "Files for other tools")]
     pub print_histogram: Option<PathBuf>,
@@ -99,7 +106,7 @@ pub struct Print {
     #[arg(long, value_name = "N", default_value = "2", help_heading = "Files for other tools")]
     pub massif_detailed_freq: usize,
 
-    /// malloc, or custom for the blocks that the program's own allocators reported.
+    /// malloc, custom for the blocks that the program's own allocators reported, or mapped for the program's own mappings.
     #[arg(long, value_name = "DOMAIN", help_heading = "Which part")]
     domain: Option<String>,
     /// What was live at T.

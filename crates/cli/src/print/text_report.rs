@@ -40,6 +40,9 @@ impl LoadedTrace {
             let leaked_blocks = self.profile.totals.live_allocations - self.suppressed(&self.profile, query).1;
             extra_sections::details(out, &self.trace, &self.table, &self.profile, &left, leaked_blocks)?;
         }
+        if let Some(intervals) = &self.intervals {
+            extra_sections::intervals(out, intervals)?;
+        }
         extra_sections::missing(out, &self.trace)?;
         if let Some(custom) = &self.custom {
             custom.write_custom(options, query, paint, out)?;

@@ -1,5 +1,6 @@
 //! The options of `heaptrack PROGRAM`, which is also the command without a subcommand.
 use crate::recording_options::RecordingOptions;
+use crate::sampled;
 use crate::values::duration;
 use clap::Parser;
 use std::ffi::OsString;
@@ -10,6 +11,7 @@ Subcommands (only as the first word):
   record [OPTIONS] PROGRAM   the same as without a subcommand
   attach [OPTIONS] PID       record a program that is already running; the same as -p PID
   detach PID                 stop recording it, also after its heaptrack was killed
+  snapshot PID               copy the trace of a recording that goes on
   print [OPTIONS] FILE       text report of a trace; --json for scripts
   diff [OPTIONS] BASE FILE   what changed between two traces
   check [OPTIONS] FILE...    whether memory budgets were kept, for CI
@@ -37,6 +39,7 @@ Examples:
   heaptrack -o /tmp/%h.%p -- ./server  name with host and pid
   heaptrack -p $(pidof redis-server)   record a running program until Ctrl-C
   heaptrack --follow make -j2          all processes of a build in one trace
+  heaptrack --pprof 6060 ./server      let collectors fetch profiles while it runs
   heaptrack --recorder-cpu 50% ./prog  the recorder takes at most half of a CPU
   heaptrack print heaptrack.ls.42.htz  read it
   heaptrack -a heaptrack.ls.42.htz     look at it in the browser
@@ -62,11 +65,18 @@ pub struct Record {
     /// -p: everything that the process starts from now on.
     #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "debug")]
     pub follow: Option<String>,
+    /// Record only a sample of the blocks: on average one for each BYTES that are allocated, as 512k. A program hardly
+    /// slows down then, and all numbers are estimates, with their 95 % intervals.
+    #[arg(long, value_name = "BYTES", value_parser = sampled::rate, conflicts_with_all = ["follow", "pid", "debug", "live", "tui", "pprof", "push", "snapshot_when", "max_size", "keep_last", "memory_every"])]
+    pub sample: Option<u64>,
+    /// With --sample: record every block of at least this size, as 64k.
+    #[arg(long, value_name = "BYTES", value_parser = crate::values::size, requires = "sample")]
+    pub exact_above: Option<u64>,
     /// Show the trace in this terminal while the program runs. What the program prints goes to a file, and the key o shows it.
     #[arg(long, conflicts_with_all = ["debug", "live", "quiet"])]
     pub tui: bool,
     /// Start the program under gdb.
-    #[arg(short, long, conflicts_with = "live")]
+    #[arg(short, long, conflicts_with_all = ["live", "pprof", "push", "snapshot_when"])]
     pub debug: bool,
     /// Print the version.
     #[arg(short = 'v', visible_short_alias = 'V', long, action = clap::ArgAction::Version)]

@@ -124,7 +124,7 @@ impl Recorder {
 
     /// Waits for the end of the recording, or until the user does not want to wait any longer.
     fn wait(&mut self) {
-        let stop = crate::signals::stop_flag();
+        let stop = crate::signals::stop_flag(None);
         let mut looks = 0u32;
         while !self.has_ended() {
             if stop.as_ref().is_ok_and(|stop| stop.load(Ordering::Acquire)) {

@@ -5,6 +5,7 @@
 //! outside of all mappings changes nothing.
 use super::smaps::{ARENA, MappedRange, is_malloc_name};
 use format::IntMap;
+use std::ops::Range;
 
 pub const PAGE: u64 = channel::PAGE as u64;
 /// A mapping with more pages than this gets no table. Such a mapping reserves addresses, and no allocator that we know uses it for blocks.
@@ -242,6 +243,21 @@ impl BlockCover {
         let pairs = mappings.iter().zip(after).filter(|(range, _)| can_hold(range));
         let ranges = pairs.map(|(range, after)| CoveredRange::new(range, areas(range, after, &is_arena))).collect();
         BlockCover { ranges, ..BlockCover::default() }
+    }
+
+    /// The areas that an allocator other than glibc's divides into blocks.
+    pub fn pools(&self) -> Vec<Range<u64>> {
+        let areas = self.ranges.iter().flat_map(|range| &range.areas);
+        areas.filter(|area| area.place == Place::Other && area.is_divided).map(|area| area.start..area.end).collect()
+    }
+
+    /// Marks the areas that were pools before. `pools` must be in the order of addresses.
+    pub fn mark_pools(&mut self, pools: &[Range<u64>]) {
+        for area in self.ranges.iter_mut().flat_map(|range| &mut range.areas) {
+            let first = pools.partition_point(|pool| pool.end <= area.start);
+            let was_pool = pools.get(first).is_some_and(|pool| pool.start < area.end);
+            area.is_divided |= area.place == Place::Other && was_pool;
+        }
     }
 
     /// Adds a live block that was allocated with this stack.

@@ -7,12 +7,15 @@
 //! `malloc_trim` of glibc returns whole pages inside free chunks. The header of a free chunk stays, and so does the top of an arena
 //! besides the main heap ([decision 80](../../../../docs/decisions/0080-pages-that-blocks-pin.md)).
 use super::block_cover::{Area, CoveredRange, PAGE, PageOwner, Place, SiteBlocks};
-use format::{Fragmentation, IntMap, PinningSite, SizeFill};
+use format::{Fragmentation, IntMap, MemoryFacts, PinningSite, SizeFill};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The most sites of an instant. All others are added up.
 const MOST_SITES: usize = 16;
+/// Slabs of jemalloc have up to 28 kB, pages of mimalloc 64 kB or 512 kB.
+const LONGEST_SLAB: u64 = 512 << 10;
 
 /// The sums over all pages so far.
 #[derive(Debug, Default)]
@@ -25,6 +28,19 @@ pub struct PinnedPages {
     /// Resident pages without a block since the last page with one, in the area that begins here.
     unpinned_bytes: u64,
     area: Option<Area>,
+    /// The highest pages of the main heap with blocks that lie side by side and have one owner.
+    top: Top,
+    /// Pages side by side without a block, in the pools of an allocator other than glibc's.
+    empty_run: Range<u64>,
+    empty_pool_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Top {
+    /// 0 for several stacks.
+    stack: u32,
+    /// Resident pages without a block right below.
+    free_bytes: u64,
 }
 
 impl PinnedPages {
@@ -44,6 +60,9 @@ impl PinnedPages {
             *resident += PAGE;
             *filled += live;
         }
+        if !is_glibcs && area.is_divided {
+            self.add_pool_page(address, live == 0);
+        }
         // The first page has memory of the allocator itself.
         if (is_glibcs && address == area.start) || (!is_glibcs && live == 0) {
             return;
@@ -51,6 +70,12 @@ impl PinnedPages {
         if owner == PageOwner::None {
             self.unpinned_bytes += PAGE;
             return;
+        }
+        if area.place == Place::MainHeap {
+            let stack = if let PageOwner::Stack(stack) = owner { stack } else { 0 };
+            if self.unpinned_bytes > 0 || stack != self.top.stack {
+                self.top = Top { stack, free_bytes: self.unpinned_bytes };
+            }
         }
         // Only the top of the main heap is returned, and this is not the top.
         self.sums.trim_bytes += std::mem::take(&mut self.unpinned_bytes);
@@ -72,11 +97,37 @@ impl PinnedPages {
         }
     }
 
+    /// An allocator divides its memory into slabs, and returns a slab only if it has no block. A free page may be a part of a slab with
+    /// blocks, so only runs of free pages count that are longer than slabs are.
+    fn add_pool_page(&mut self, address: u64, is_empty: bool) {
+        if !is_empty || self.empty_run.end != address {
+            self.end_empty_run();
+            self.empty_run = address..address;
+        }
+        if is_empty {
+            self.empty_run.end = address + PAGE;
+        }
+    }
+
+    fn end_empty_run(&mut self) {
+        let run = std::mem::take(&mut self.empty_run);
+        self.empty_pool_bytes += if run.end - run.start >= LONGEST_SLAB { run.end - run.start } else { 0 };
+    }
+
     fn end_area(&mut self) {
+        self.end_empty_run();
         let bytes = std::mem::take(&mut self.unpinned_bytes);
         if self.area.is_some_and(|area| area.place == Place::MainHeap) {
             self.sums.trim_bytes += bytes;
         }
+    }
+
+    /// Adds what hints need to know about pages.
+    pub fn add_facts(&mut self, facts: &mut MemoryFacts) {
+        self.end_area();
+        facts.top_stack = self.top.stack;
+        facts.top_free_bytes = self.top.free_bytes;
+        facts.empty_pool_bytes = self.empty_pool_bytes;
     }
 
     /// `blocks`: all live blocks by stack.
@@ -116,8 +167,13 @@ mod tests {
     use super::super::smaps::{ARENA, MappedRange};
     use super::*;
 
-    /// Adds all pages of a mapping that is wholly resident.
     fn fragmentation(name: &str, start: u64, pages: u64, blocks: &[(u64, u64, u32)]) -> Fragmentation {
+        let (pinned, cover) = pinned(name, start, pages, blocks);
+        pinned.finish(&cover.by_stack)
+    }
+
+    /// Adds all pages of a mapping that is wholly resident.
+    fn pinned(name: &str, start: u64, pages: u64, blocks: &[(u64, u64, u32)]) -> (PinnedPages, BlockCover) {
         let mapping = MappedRange {
             start,
             end: start + pages * PAGE,
@@ -134,7 +190,7 @@ mod tests {
         for page in 0..pages {
             pinned.add(&range.areas[0], range, start + page * PAGE);
         }
-        pinned.finish(&cover.by_stack)
+        (pinned, cover)
     }
 
     /// Pages 0 to 9. Stack 7 has a small block in page 2 and one in page 4, stack 8 fills page 5 and has a block in page 7, beside one of 7.
@@ -171,6 +227,39 @@ mod tests {
         let (near, far) = (end_at(2 * PAGE - 24), end_at(2 * PAGE - 40));
         assert_eq!((near.trim_bytes, near.sites[0].held_bytes), (PAGE, 2 * PAGE));
         assert_eq!((far.trim_bytes, far.others.held_bytes), (2 * PAGE, PAGE));
+    }
+
+    fn facts(name: &str, pages: u64, blocks: &[(u64, u64, u32)]) -> MemoryFacts {
+        let mut facts = MemoryFacts::default();
+        pinned(name, 0x10_0000, pages, blocks).0.add_facts(&mut facts);
+        facts
+    }
+
+    #[test]
+    fn free_pages_below_the_highest_blocks_are_known() {
+        let top = |blocks: &[(u64, u64, u32)]| {
+            let facts = facts("[heap]", 20, blocks);
+            (facts.top_stack, facts.top_free_bytes / PAGE)
+        };
+        let low = (PAGE + 0x10, 24, 7);
+        // Pages 2 to 9 are free. The free pages after the block are the top of the heap, which malloc returns itself.
+        assert_eq!(top(&[low, (10 * PAGE + 0x10, 24, 8)]), (8, 8));
+        assert_eq!(top(&[low, (10 * PAGE + 0x10, 24, 8), (11 * PAGE + 0x10, 24, 8)]), (8, 8), "two pages of one site");
+        assert_eq!(top(&[low, (10 * PAGE + 0x10, 24, 8), (11 * PAGE + 0x10, 24, 9)]), (9, 0), "of two sites");
+        assert_eq!(top(&[low, (10 * PAGE + 0x10, 24, 8), (12 * PAGE + 0x10, 24, 8)]), (8, 1), "the nearest ones");
+        assert_eq!(facts("[heap]", 20, &[low]).empty_pool_bytes, 0);
+    }
+
+    #[test]
+    fn free_slabs_of_other_allocators_are_long_runs_of_pages() {
+        let slab = LONGEST_SLAB / PAGE;
+        let empty = |last: u64| {
+            let blocks = [(0x10, 24, 7), (0x40, 24, 7), (last * PAGE + 0x10, 24, 7)];
+            facts("", 3 * slab, &blocks).empty_pool_bytes / PAGE
+        };
+        assert_eq!(empty(slab + 1), 3 * slab - 2, "before and after the last block");
+        assert_eq!(empty(slab), 2 * slab - 1, "the run before it is too short");
+        assert_eq!(facts("", 3 * slab, &[(0x10, 24, 7)]).empty_pool_bytes, 0, "no allocator divides this mapping");
     }
 
     #[test]

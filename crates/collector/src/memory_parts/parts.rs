@@ -4,15 +4,21 @@
 //! proportional size of all mappings. Must hold: no part is what is left over. If pages and mappings were not read at the same
 //! instant, the difference is `unattributed`.
 use super::block_cover::{Area, BlockCover, CoveredRange, PAGE, Place};
+use super::callers::{self, ByCaller, Callers, MappedBy};
 use super::fragmentation::PinnedPages;
 use super::resident_pages::{PageMap, Residence};
 use super::smaps::MappedRange;
-use format::{MemoryPart, part_kind};
+use format::{MemoryFacts, MemoryPart, part_kind};
 use std::collections::HashMap;
 use std::ops::Range;
 
 /// The most parts of one kind. The smaller ones are added up.
 const MOST_OF_A_KIND: usize = 24;
+/// The most callers of mmap. Several of them may have one name.
+const MOST_CALLERS: usize = 128;
+/// Less of a stack is not worth mentioning.
+const NOTABLE_DEPTH: u64 = 64 << 10;
+const CHANGED: &str = "changed while it was read";
 
 /// What the recorder knows besides the mappings.
 #[derive(Debug, Default)]
@@ -23,12 +29,15 @@ pub struct Known {
     pub own_ranges: Vec<Range<u64>>,
     /// Of an attached program: the memory without a file that it had at the attach, in the order of addresses.
     pub older: Vec<Range<u64>>,
+    /// The mappings that the program made itself, in the order of addresses.
+    pub mapped: Vec<MappedBy>,
 }
 
 /// The sums of parts.
 #[derive(Debug, Default)]
 struct Sums {
     by_name: HashMap<(&'static str, String), Bytes>,
+    facts: MemoryFacts,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,6 +56,23 @@ impl Sums {
         sum.pss += pss;
     }
 
+    /// Adds resident bytes that a call of the program made, or that belong to `otherwise` if no call is known. Returns what is left of `left`.
+    fn add_called(
+        &mut self,
+        caller: Option<u32>,
+        otherwise: (&'static str, &str),
+        bytes: u64,
+        share: Ratio,
+        left: Bytes,
+    ) -> Bytes {
+        let pss = share.of(bytes);
+        match caller {
+            Some(stack) => self.add(part_kind::MAPPED, &format!("#{stack}"), bytes, pss),
+            None => self.add(otherwise.0, otherwise.1, bytes, pss),
+        }
+        Bytes { rss: left.rss.saturating_sub(bytes), pss: left.pss.saturating_sub(pss) }
+    }
+
     /// Returns the parts by kind, and the largest first in each kind.
     fn into_parts(self) -> Vec<MemoryPart> {
         let mut parts = Vec::new();
@@ -54,7 +80,8 @@ impl Sums {
             let of_kind = self.by_name.iter().filter(|((of, _), _)| *of == kind);
             let mut of_kind: Vec<(&str, Bytes)> = of_kind.map(|((_, name), bytes)| (name.as_str(), *bytes)).collect();
             of_kind.sort_by(|a, b| (b.1.rss, a.0).cmp(&(a.1.rss, b.0)));
-            let smaller = of_kind.split_off(MOST_OF_A_KIND.min(of_kind.len()));
+            let most = if kind == part_kind::MAPPED { MOST_CALLERS } else { MOST_OF_A_KIND };
+            let smaller = of_kind.split_off(most.min(of_kind.len()));
             let part = |name: &str, bytes: Bytes| MemoryPart {
                 kind: kind.to_owned(),
                 name: name.to_owned(),
@@ -81,7 +108,7 @@ pub fn divide(
     pages: Option<&PageMap>,
     known: &Known,
     pinned: &mut PinnedPages,
-) -> Vec<MemoryPart> {
+) -> (Vec<MemoryPart>, MemoryFacts) {
     let mut sums = Sums::default();
     let mut covered = cover.ranges.iter().peekable();
     for mapping in mappings {
@@ -94,13 +121,50 @@ pub fn divide(
         let with_blocks = with_blocks.filter(|range| range.has_blocks() || range.areas.iter().any(is_allocators));
         match with_blocks {
             Some(range) if !is_ours => divide_pages(mapping, range, pages, known, &mut sums, pinned),
-            _ => {
-                let (kind, name) = if is_ours { (part_kind::RECORDER, "heaptrack") } else { whole(mapping, known) };
-                sums.add(kind, name, mapping.rss_bytes, mapping.pss_bytes);
-            }
+            _ if is_ours => sums.add(part_kind::RECORDER, "heaptrack", mapping.rss_bytes, mapping.pss_bytes),
+            _ => add_whole(mapping, pages, known, &mut sums),
         }
     }
-    sums.into_parts()
+    pinned.add_facts(&mut sums.facts);
+    let facts = sums.facts;
+    (sums.into_parts(), facts)
+}
+
+/// Adds the resident memory of a stack beyond the depth that its thread has now. Pages of a stack stay resident once they were used.
+fn add_depth(mapping: &MappedRange, pages: Option<&PageMap>, known: &Known, facts: &mut MemoryFacts) {
+    let first = known.stack_pointers.partition_point(|pointer| *pointer < mapping.start);
+    let pointer = known.stack_pointers.get(first).filter(|pointer| **pointer < mapping.end);
+    let (Some(pointer), Some(pages)) = (pointer, pages) else { return };
+    // A function may use 128 bytes below the stack pointer.
+    let end = pointer.saturating_sub(128) / PAGE * PAGE;
+    if mapping.rss_bytes < NOTABLE_DEPTH || end <= mapping.start {
+        return;
+    }
+    let mut resident = 0;
+    let looked = pages.for_each(mapping.start, end, |_, residence| {
+        resident += if residence == Residence::Resident { PAGE } else { 0 };
+    });
+    if looked.is_ok() && resident >= NOTABLE_DEPTH {
+        facts.deeper_threads += 1;
+        facts.deeper_bytes += resident;
+    }
+}
+
+/// Adds a mapping in which no block lies. If it is anonymous, it is divided by the calls that made it.
+fn add_whole(mapping: &MappedRange, pages: Option<&PageMap>, known: &Known, sums: &mut Sums) {
+    let (kind, name) = whole(mapping, known);
+    if kind == part_kind::STACK {
+        add_depth(mapping, pages, known, &mut sums.facts);
+    }
+    let is_anonymous = kind == part_kind::ANONYMOUS;
+    let divided = is_anonymous.then(|| callers::divide(mapping, &known.mapped, pages, PAGE)).flatten();
+    let Some(divided) = divided else { return sums.add(kind, name, mapping.rss_bytes, mapping.pss_bytes) };
+    let mut left = Bytes { rss: mapping.rss_bytes, pss: mapping.pss_bytes };
+    let share = Ratio(mapping.pss_bytes, mapping.rss_bytes);
+    for (caller, bytes) in divided {
+        left = sums.add_called(caller, (kind, name), bytes, share, left);
+    }
+    sums.add(part_kind::UNATTRIBUTED, CHANGED, left.rss, left.pss);
 }
 
 /// The shared memory and the library of the recorder.
@@ -140,9 +204,9 @@ fn holds_a_stack(mapping: &MappedRange, known: &Known) -> bool {
     mapping.is_writable && known.stack_pointers.get(first).is_some_and(|pointer| *pointer < mapping.end)
 }
 
-/// True if the allocator's memory is recognised by its place alone.
+/// True if the allocator's memory is recognised by its place alone, or was seen to be the allocator's before.
 fn is_allocators(area: &Area) -> bool {
-    matches!(area.place, Place::MainHeap | Place::Arena)
+    matches!(area.place, Place::MainHeap | Place::Arena) || area.is_divided
 }
 
 /// Bytes of the resident pages of one area.
@@ -180,10 +244,10 @@ impl Fill {
 
 /// At most 1.
 #[derive(Clone, Copy, Debug)]
-struct Ratio(u64, u64);
+pub struct Ratio(pub u64, pub u64);
 
 impl Ratio {
-    fn of(self, bytes: u64) -> u64 {
+    pub fn of(self, bytes: u64) -> u64 {
         if self.0 >= self.1 { bytes } else { (bytes as u128 * self.0 as u128 / self.1 as u128) as u64 }
     }
 }
@@ -196,7 +260,8 @@ fn divide_pages(
     sums: &mut Sums,
     pinned: &mut PinnedPages,
 ) {
-    let Some(fills) = fills(mapping, range, pages, known, pinned) else {
+    let mut called = ByCaller::default();
+    let Some(fills) = fills(mapping, range, pages, known, pinned, &mut called) else {
         sums.add(part_kind::UNATTRIBUTED, "pages that cannot be read", mapping.rss_bytes, mapping.pss_bytes);
         return;
     };
@@ -211,22 +276,23 @@ fn divide_pages(
         let fill = sure.scaled(of_sure).plus(unsure.scaled(of_unsure));
         let owner = owner_of(area);
         let name = owner.name(area);
-        let (free, older) = match owner {
-            Owner::Blocks => (whole(mapping, known), whole(mapping, known)),
-            _ => ((part_kind::FREE, name.as_str()), (part_kind::OLDER, name.as_str())),
-        };
-        for ((kind, name), bytes) in [
-            ((part_kind::BLOCKS, name.as_str()), fill.requested),
-            ((part_kind::OVERHEAD, name.as_str()), fill.overhead),
-            (free, fill.free),
-            (older, fill.older),
+        let name = name.as_str();
+        // What lies between blocks that are mappings of their own is not the allocator's.
+        let (free, older) = if owner == Owner::Blocks { (0, 0) } else { (fill.free, fill.older) };
+        for (kind, bytes) in [
+            (part_kind::BLOCKS, fill.requested),
+            (part_kind::OVERHEAD, fill.overhead),
+            (part_kind::FREE, free),
+            (part_kind::OLDER, older),
         ] {
-            let pss = share.of(bytes);
-            sums.add(kind, name, bytes, pss);
-            left = Bytes { rss: left.rss.saturating_sub(bytes), pss: left.pss.saturating_sub(pss) };
+            left = sums.add_called(None, (kind, name), bytes, share, left);
         }
     }
-    sums.add(part_kind::UNATTRIBUTED, "changed while it was read", left.rss, left.pss);
+    let otherwise = whole(mapping, known);
+    for (caller, bytes) in called.scaled(of_sure, of_unsure) {
+        left = sums.add_called(caller, otherwise, bytes, share, left);
+    }
+    sums.add(part_kind::UNATTRIBUTED, CHANGED, left.rss, left.pss);
 }
 
 /// To whom an area belongs.
@@ -260,14 +326,17 @@ impl Owner {
     }
 }
 
-/// Returns for each area what its resident pages hold, and what pages hold of which it is not sure that they count as resident.
+/// Returns for each area what its resident pages hold, and what pages hold of which it is not sure that they count as resident. `called` gets
+/// what lies between blocks that are mappings of their own.
 fn fills(
     mapping: &MappedRange,
     range: &CoveredRange,
     pages: Option<&PageMap>,
     known: &Known,
     pinned: &mut PinnedPages,
+    called: &mut ByCaller,
 ) -> Option<Vec<(Fill, Fill)>> {
+    let mut callers = Callers::from(&known.mapped, mapping.start);
     let mut fills = vec![(Fill::default(), Fill::default()); range.areas.len()];
     let (mut area, mut older) = (0, known.older.partition_point(|older| older.end <= mapping.start));
     let mut add = |address: u64, residence: Residence| {
@@ -289,6 +358,9 @@ fn fills(
         fill.overhead += word.overhead();
         let is_older = known.older.get(older).is_some_and(|older| older.contains(&address));
         *(if is_older { &mut fill.older } else { &mut fill.free }) += gap;
+        if gap > 0 && range.areas.get(area).is_some_and(|area| owner_of(area) == Owner::Blocks) {
+            called.add(callers.of(address), residence == Residence::Resident, gap);
+        }
         // Which blocks are in an older page is not known. A page of zeros in a large block does not count as resident.
         if let Some(area) = range.areas.get(area)
             && !is_older

@@ -24,6 +24,8 @@ pub struct MappedRange {
     pub rss_bytes: u64,
     pub pss_bytes: u64,
     pub swap_bytes: u64,
+    /// In transparent huge pages.
+    pub huge_bytes: u64,
 }
 
 impl MappedRange {
@@ -117,6 +119,8 @@ fn add_field(range: &mut MappedRange, line: &[u8]) {
         range.pss_bytes = pss;
     } else if let Some(swap) = bytes(b"Swap:") {
         range.swap_bytes = swap;
+    } else if let Some(huge) = bytes(b"AnonHugePages:") {
+        range.huge_bytes = huge;
     }
 }
 

@@ -1,5 +1,5 @@
 //! One event as the merge and the consumer pass it on.
-use channel::{CUSTOM, Event, FORK, HeapMark, KIND_BITS, Kind, Plain, Stamp};
+use channel::{CUSTOM, Event, FORK, HeapMark, KIND_BITS, Kind, MapCall, Plain, Stamp};
 
 /// Where a ring is: the number of its process among those that are recorded now, and its slot in the shared memory of that process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +59,7 @@ impl Item {
             Event::ThreadStart { tid, .. } => (Kind::ThreadStart, tid as u64, slot, process),
             Event::Image { image, .. } => (Kind::Image, image as u64, slot, process),
             Event::Fork { fork, pid, .. } => (Kind::Image, FORK | (fork as u64) << 32 | pid as u64, slot, process),
+            Event::Exit { code, .. } => (Kind::Image, FORK | code as u64, slot, process),
             Event::Heap { mark, heap, .. } => (Kind::Image, mark.value(heap), slot, process),
         };
         Item { head: event.stamp() << KIND_BITS | kind as u64, address, size, number, source }
@@ -112,6 +113,12 @@ impl Item {
         self.has_block() & (self.address & CUSTOM != 0)
     }
 
+    /// The call, if the event is about a mapping of the program.
+    #[inline]
+    pub fn map_call(&self) -> Option<MapCall> {
+        if self.is_alloc() && self.is_custom() { MapCall::of(self.size) } else { None }
+    }
+
     /// The address in its process.
     #[inline(always)]
     pub const fn plain_address(&self) -> u64 {
@@ -132,6 +139,8 @@ impl Item {
             Event::Free { stamp, address, by_realloc: self.is_by_realloc() }
         } else if self.is(Kind::ThreadStart) {
             Event::ThreadStart { stamp, tid: value }
+        } else if self.address >> 32 == FORK >> 32 {
+            Event::Exit { stamp, code: value as u8 }
         } else if self.address & FORK != 0 {
             Event::Fork { stamp, fork: (self.address >> 32) as u32 & 0x7fff_ffff, pid: value }
         } else if let Some((mark, heap)) = HeapMark::from_value(self.address) {

@@ -173,9 +173,17 @@ impl Recorder {
             Event::Fork { stamp, fork, pid } => {
                 self.malloc.set_time(stamp, &mut self.timeline);
                 let now = self.now();
-                if let Some(tree) = &mut self.tree {
-                    tree.fork(number, fork, pid, now);
+                let over = self.tree.as_mut().and_then(|tree| tree.fork(number, fork, pid, now));
+                if let Some(over) = over {
+                    self.release_all(over, true, stamp);
+                    self.tree.iter_mut().for_each(|tree| tree.remove(over));
                 }
+            }
+            Event::Exit { stamp, code } => {
+                self.start_process(number, stamp);
+                self.release_all(number, false, stamp);
+                let ns = self.malloc.now_ns();
+                self.tree.iter_mut().for_each(|tree| tree.exits(number, ns, code));
             }
             Event::Heap { mark, heap, .. } => self.mark_heap_in_tree(mark, heap, item, number),
             // Every program of a process has shared memory of its own, so each has one image.
@@ -211,26 +219,38 @@ impl Recorder {
 
     /// Ends a process, or a program that was replaced with exec. The merge must hold no event of it.
     pub fn end_process(&mut self, number: Number, by_exec: bool, exit: Exit, stamp: Stamp) {
+        self.release_all(number, by_exec, stamp);
+        let ns = self.malloc.now_ns();
+        if let Some(tree) = &mut self.tree {
+            tree.end(number, by_exec, exit, ns);
+        }
+    }
+
+    /// A process lets go of everything that it holds.
+    fn release_all(&mut self, number: Number, by_exec: bool, stamp: Stamp) {
         self.malloc.set_time(stamp, &mut self.timeline);
         let Some(tree) = &mut self.tree else { return };
         let thread = tree.get(number).and_then(|running| running.thread);
-        let (malloc, custom, timeline) = (&mut self.malloc, &mut self.custom, &mut self.timeline);
-        if let Some(thread) = thread {
-            malloc.set_thread(thread);
-        }
+        let mut ended = Vec::new();
         tree.holdings.end(number as usize, by_exec, |let_go, how| {
-            match (let_go.is_last, let_go.is_custom) {
-                (false, _) => (),
-                (true, false) => malloc.ended(let_go.block, how),
-                (true, true) => {
-                    // Not before: most trees have no such block, and then this stream is never written.
-                    custom.set_time(stamp, timeline);
-                    thread.into_iter().for_each(|thread| custom.set_thread(thread));
-                    custom.ended(let_go.block, how);
-                }
+            if let_go.is_last {
+                ended.push((let_go, how));
             }
         });
-        tree.end(number, by_exec, exit, malloc.now_ns());
+        if let Some(thread) = thread {
+            self.malloc.set_thread(thread);
+        }
+        for (let_go, how) in ended {
+            if !let_go.is_custom {
+                self.malloc.ended(let_go.block, how);
+            } else {
+                // Not before: most trees have no such block, and then this stream is never written.
+                self.custom.set_time(stamp, &mut self.timeline);
+                thread.into_iter().for_each(|thread| self.custom.set_thread(thread));
+                self.custom.ended(let_go.block, how);
+            }
+            self.make_room();
+        }
     }
 
     /// The recording is over, and a process ended with it or runs on. What it holds stays live in the trace.
@@ -239,6 +259,11 @@ impl Recorder {
         if let Some(tree) = &mut self.tree {
             tree.end(number, false, exit, ns);
         }
+    }
+
+    /// How the process ended that we launched or attached to, if that is known.
+    pub fn exit_of_first(&self) -> Option<Exit> {
+        self.tree.as_ref()?.exit_of_first()
     }
 
     /// Only at the end of a recording do we know how the process ended that we launched.

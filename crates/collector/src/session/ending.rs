@@ -4,7 +4,7 @@ use crate::live::Reason;
 use crate::observed::Inspect;
 use crate::recording::{End, Outcome};
 use channel::{Phase, Stamp};
-use format::{Domain, Exit, Summary, Totals, Unseen, Waits};
+use format::{Domain, Exit, MapCalls, Summary, Totals, Unseen, Waits};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ impl Collector {
     /// Ends the session: writes all events that the target has committed, and closes the trace. Must not be called
     /// while the target still writes, because events that it commits later can be missing.
     pub(crate) fn finish(mut self, end: &mpsc::Receiver<(End, Inspect)>) -> Outcome {
-        let (end, inspect) = end.recv().unwrap_or_else(|_| (End::default(), Box::new(|_| Vec::new())));
+        let (mut end, inspect) = end.recv().unwrap_or_else(|_| (End::default(), Box::new(|_| Vec::new())));
         let before = self.header.phase.swap(Phase::Stopped as u32, Ordering::AcqRel);
         let started = before != Phase::Waiting as u32;
         let pid = self.header.target_pid.load(Ordering::Acquire);
@@ -40,7 +40,7 @@ impl Collector {
         }
         self.drain.audit_all(&self.merge, &begun);
         self.audit_members(&begun_by_members);
-        self.finish_members(end.exit);
+        end.exit = self.finish_members(end.exit);
         self.recorder.refresh();
         let replaced = self.end_replaced_image();
         self.write_pending();
@@ -90,16 +90,16 @@ impl Collector {
         if waits != Waits::default() {
             self.writer.put(waits.to_block(), events);
         }
-        let custom = self.recorder.custom_totals().map(|custom| Totals {
-            peak_rss_bytes: totals.peak_rss_bytes,
-            overhead_bytes: totals.overhead_bytes,
-            runtime_ns: totals.runtime_ns,
-            lost_events: totals.lost_events,
-            ..custom
-        });
+        let custom = self.recorder.custom_totals().map(|custom| beside(custom, &totals));
         if let Some(totals) = custom {
             let summary = Summary { complete, exit: end.exit, totals };
             self.writer.put(summary.to_block().of(Domain::Custom), events);
+        }
+        let mapped = self.recorder.mapped_totals().map(|mapped| beside(mapped, &totals));
+        if let Some(totals) = mapped {
+            self.writer.put(MapCalls::to_block(&self.recorder.map_calls()), events);
+            let summary = Summary { complete, exit: end.exit, totals };
+            self.writer.put(summary.to_block().of(Domain::Mapped), events);
         }
         self.writer.put(Summary { complete, exit: end.exit, totals }.to_block(), events);
         let failed_check = self.failed_check();
@@ -128,5 +128,16 @@ impl Collector {
             outcome.losses.lost_events = outcome.losses.lost_events.saturating_add(missing);
         }
         outcome
+    }
+}
+
+/// The totals of a domain, with those of malloc's totals that are the whole session's.
+fn beside(own: Totals, malloc: &Totals) -> Totals {
+    Totals {
+        peak_rss_bytes: malloc.peak_rss_bytes,
+        overhead_bytes: malloc.overhead_bytes,
+        runtime_ns: malloc.runtime_ns,
+        lost_events: malloc.lost_events,
+        ..own
     }
 }

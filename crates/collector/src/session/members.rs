@@ -5,7 +5,7 @@
 //! taken are replaced; a process that ended is ended in the trace after its last event.
 use super::Collector;
 use crate::drain::{Drain, Drained};
-use crate::ends::Ends;
+use crate::ends::{Ended, Ends};
 use crate::mapping::{HubPage, Mapping, Setup, SharedHeader, thread_exists};
 use crate::merge::Merge;
 use crate::modules::text;
@@ -22,6 +22,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The number of open offers while no process joins, and while many do.
 const FEW: usize = 4;
 const MANY: usize = channel::OFFERS;
+/// How long a program that was executed may take until it joins. It waits for shared memory for three seconds at most.
+const JOIN_PATIENCE_NS: u64 = 5_000_000_000;
+/// How long the events of others wait for a process that ends itself.
+const EXIT_PATIENCE_NS: u64 = 100_000_000;
 /// The most processes that are recorded at the same time.
 const MOST: usize = 1024;
 
@@ -141,7 +145,9 @@ impl Members {
             let Ok(mapping) = Mapping::create_named(&self.setup, self.page.offer_name) else { break };
             mapping.region().header().collector_alive.store(1, Ordering::Release);
             offer.put(mapping.fd().as_raw_fd() as u32);
-            *spare = Some(Arc::new(mapping));
+            let mapping = Arc::new(mapping);
+            self.page.add_mapping(&mapping);
+            *spare = Some(mapping);
         }
         hub.served.fetch_add(1, Ordering::AcqRel);
         let _ = futex::wake(&hub.served, futex::Flags::empty(), i32::MAX as u32);
@@ -262,20 +268,36 @@ fn command(mapping: &Mapping, files: &Process) -> Vec<String> {
     if known.join("\0").starts_with(&stored) { known } else { words }
 }
 
+/// The stamp at which a process with several threads began to end itself.
+fn exits_at(header: &SharedHeader) -> Option<Stamp> {
+    Some(header.exits_at.load(Ordering::Acquire)).filter(|stamp| *stamp != 0)
+}
+
+/// How a process ended: as the kernel says, or as a process with several threads said itself.
+fn exit_of(end: Ended, header: &SharedHeader) -> Exit {
+    match (end.exit, exits_at(header)) {
+        (Exit::Unknown, Some(_)) => Exit::Code((header.exit_code.load(Ordering::Relaxed) & 0xff) as i32),
+        (exit, _) => exit,
+    }
+}
+
 /// Returns how a process has ended, or `None` if it runs.
-fn end_of(ends: &Option<Ends>, pid: u32, files: &Process) -> Option<Exit> {
+fn end_of(ends: &Option<Ends>, pid: u32, files: &Process, now: Stamp) -> Option<Ended> {
     match ends.as_ref().and_then(|ends| ends.of(pid)) {
         Some(end) => end,
-        None => files.has_ended().then_some(Exit::Unknown),
+        None => files.has_ended().then_some(Ended { exit: Exit::Unknown, noticed_at: now }),
     }
 }
 
 /// True if the process has executed a program that is not recorded. Until the process has another program, the exec may
-/// still fail.
-fn has_left(member: &Member, has_ended: bool) -> bool {
-    let image = member.header.image.load(Ordering::Acquire);
-    let is_leaving = image != 0 && member.header.leaving.load(Ordering::Acquire) == image;
-    is_leaving && (has_ended || member.files.exe() != member.exe)
+/// still fail. A program that can be recorded joins soon; if it has not until `latest`, it will not.
+fn has_left(member: &Member, has_ended: bool, latest: Stamp) -> bool {
+    let header = &member.header;
+    let image = header.image.load(Ordering::Acquire);
+    let is_leaving = image != 0 && header.leaving.load(Ordering::Acquire) == image;
+    let is_unrecorded = || header.unrecorded_exec.load(Ordering::Acquire) != 0;
+    let is_late = || header.left_at.load(Ordering::Acquire) < latest;
+    is_leaving && (has_ended || (is_unrecorded() || is_late()) && member.files.exe() != member.exe)
 }
 
 impl Collector {
@@ -349,18 +371,19 @@ impl Collector {
     /// Finds processes that have ended. Called before new processes join and before the rings are emptied. So a process that has taken shared
     /// memory joins before it is ended, and all its events are drained in this round.
     pub(super) fn find_ended(&mut self, now: Stamp) {
+        let latest = now.saturating_sub(self.recorder.timeline.stamps_in(JOIN_PATIENCE_NS));
         let Some(members) = &mut self.members else { return };
         if let Some(first) = &mut members.first {
             let is_replaced = members.members.iter().any(|one| one.pid == first.pid);
-            let end = end_of(&members.ends, first.pid, &first.files);
+            let end = end_of(&members.ends, first.pid, &first.files, now);
             if first.ended_at.is_none() && (is_replaced || end.is_some()) {
-                first.ended_at = Some(now);
-                first.exit = end.unwrap_or(Exit::Unknown);
+                first.ended_at = Some(end.map_or(now, |end| end.at(exits_at(&self.header))));
+                first.exit = end.map_or(Exit::Unknown, |end| exit_of(end, &self.header));
             }
         }
-        for silent in &mut members.silent {
-            if let Some(exit) = end_of(&members.ends, silent.pid, &silent.files) {
-                (silent.ended_at, silent.exit) = (Some(now), exit);
+        for silent in members.silent.iter_mut().filter(|silent| silent.ended_at.is_none()) {
+            if let Some(end) = end_of(&members.ends, silent.pid, &silent.files, now) {
+                (silent.ended_at, silent.exit) = (Some(end.noticed_at), end.exit);
             }
         }
         let pids: Vec<u32> = members.members.iter().map(|member| member.pid).collect();
@@ -370,20 +393,45 @@ impl Collector {
             if member.ended_at.is_some() {
                 continue;
             }
-            let end = end_of(&members.ends, member.pid, &member.files);
-            let has_left = has_left(member, end.is_some());
+            let end = end_of(&members.ends, member.pid, &member.files, now);
+            let has_left = has_left(member, end.is_some(), latest);
             if is_replaced || has_left || end.is_some() {
-                member.ended_at = Some(now);
+                member.ended_at = Some(end.map_or(now, |end| end.at(exits_at(&member.header))));
                 member.by_exec |= has_left;
-                member.exit = end.unwrap_or(Exit::Unknown);
+                member.exit = end.map_or(Exit::Unknown, |end| exit_of(end, &member.header));
             }
         }
     }
 
-    /// Ends the processes whose events are all merged.
-    pub(super) fn end_processes(&mut self) {
+    /// Returns the stamp up to which events can be merged now. While a process with several threads ends itself, that is the stamp at
+    /// which it began, because the events of others may be after its end, which is known in a moment.
+    pub(super) fn before_exits(&self, watermark: Stamp, now: Stamp) -> Stamp {
+        let Some(members) = &self.members else { return watermark };
+        let first = members.first.iter().filter(|one| one.ended_at.is_none()).map(|_| &self.header);
+        let others = members.members.iter().filter(|one| one.ended_at.is_none()).map(|one| &one.header);
+        let longest = self.recorder.timeline.stamps_in(EXIT_PATIENCE_NS);
+        let exits = first.chain(others).filter_map(exits_at).filter(|stamp| now.saturating_sub(*stamp) < longest);
+        exits.fold(watermark, Stamp::min)
+    }
+
+    /// The stamps before the watermark at which processes were found to have ended, in their order.
+    pub(super) fn ends_before(&self, watermark: Stamp) -> Vec<Stamp> {
+        let Some(members) = &self.members else { return Vec::new() };
+        let first = members.first.iter().filter_map(|one| one.ended_at);
+        let silent = members.silent.iter().filter_map(|one| one.ended_at);
+        let all = first.chain(silent).chain(members.members.iter().filter_map(|one| one.ended_at));
+        let mut stamps: Vec<Stamp> = all.filter(|stamp| *stamp < watermark).collect();
+        stamps.sort_unstable();
+        stamps.dedup();
+        stamps
+    }
+
+    /// Ends the processes that were found to have ended at `until` or before, and whose events are all merged.
+    pub(super) fn end_processes(&mut self, until: Stamp) {
         let Some(mut members) = self.members.take() else { return };
+        let is_over = |ended_at: Option<Stamp>| ended_at.is_some_and(|stamp| stamp <= until);
         if let Some(First { pid, number, ended_at: Some(stamp), exit, .. }) = members.first
+            && is_over(Some(stamp))
             && self.drain.is_empty(&self.merge)
         {
             let by_exec = members.members.iter().any(|member| member.pid == pid);
@@ -391,12 +439,12 @@ impl Collector {
             members.is_first_replaced = by_exec;
             self.recorder.end_process(number, by_exec, if by_exec { Exit::Unknown } else { exit }, stamp);
         }
-        let over: Vec<u32> = members.silent.iter().filter(|one| one.ended_at.is_some()).map(|one| one.pid).collect();
+        let over: Vec<u32> = members.silent.iter().filter(|one| is_over(one.ended_at)).map(|one| one.pid).collect();
         members.silent.retain(|silent| {
-            if let Some(stamp) = silent.ended_at {
+            if let Some(stamp) = silent.ended_at.filter(|stamp| *stamp <= until) {
                 self.recorder.end_process(silent.number, false, silent.exit, stamp);
             }
-            silent.ended_at.is_none()
+            !is_over(silent.ended_at)
         });
         over.into_iter().for_each(|pid| members.forget(pid));
         // A program that has replaced itself and ended may have joined only now.
@@ -407,7 +455,7 @@ impl Collector {
         let merge = &mut self.merge;
         let (over, running): (Vec<Member>, Vec<Member>) = std::mem::take(&mut members.members)
             .into_iter()
-            .partition(|member| member.ended_at.is_some() && member.drain.is_empty(merge));
+            .partition(|member| is_over(member.ended_at) && member.drain.is_empty(merge));
         members.members = running;
         for member in over {
             members.bury(&member);
@@ -448,10 +496,16 @@ impl Collector {
         }
     }
 
-    /// The recording is over. What the processes hold stays live in the trace.
-    pub(super) fn finish_members(&mut self, exit: Exit) {
+    /// The recording is over. What the processes hold stays live in the trace. `exit`: how the first process ended, as far as the
+    /// caller knows. Returns how it ended.
+    pub(super) fn finish_members(&mut self, exit: Exit) -> Exit {
+        if let Some((ends, first)) = self.members.as_ref().and_then(|one| one.ends.as_ref().zip(one.first.as_ref())) {
+            ends.look(first.pid);
+        }
         self.find_ended(self.last_watermark);
-        let Some(members) = self.members.take() else { return };
+        let Some(members) = self.members.take() else { return exit };
+        let noticed = members.first.as_ref().map(|first| first.exit).or_else(|| self.recorder.exit_of_first());
+        let exit = if exit == Exit::Unknown { noticed.unwrap_or(exit) } else { exit };
         if let Some(first) = &members.first {
             self.recorder.finish_process(first.number, exit);
         }
@@ -464,6 +518,7 @@ impl Collector {
         }
         self.recorder.set_exit_of_first(exit);
         self.members = Some(members);
+        exit
     }
 }
 

@@ -4,7 +4,7 @@ use crate::modules::text;
 use crate::proc_files::Process;
 use crate::recording::FailedCheck;
 use channel::Loss;
-use format::{Counting, Losses, Session, Suppressions};
+use format::{Counting, Losses, Sampling, Session, Suppressions};
 use std::sync::atomic::Ordering;
 
 impl Collector {
@@ -29,6 +29,7 @@ impl Collector {
             system_memory: memory.totalram as u64 * memory.mem_unit as u64,
             tool: self.plan.tool.clone(),
             counting: Counting::Thread,
+            sampling: sampling(&self.header.sampling),
         };
         self.writer.put(session.to_block(), 0);
         if let Some(heap) = self.plan.attached {
@@ -106,4 +107,10 @@ impl Collector {
         let sentences: Vec<String> = sentences.chain(is_rough.then(|| rough.to_owned())).collect();
         (!sentences.is_empty()).then(|| sentences.join(" "))
     }
+}
+
+/// What a Session says about the samples that the target was asked for.
+fn sampling(asked: &channel::Sampling) -> Option<Sampling> {
+    let rate = asked.rate.load(Ordering::Relaxed);
+    (rate > 0).then_some(Sampling { rate, exact_above: asked.exact_above })
 }

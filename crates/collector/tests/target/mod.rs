@@ -23,6 +23,8 @@ pub fn plan(path: &Path, clock: channel::Clock) -> Plan {
             lsan_symbol: 0,
             watched: false,
             reads_every_clock: false,
+            records_maps: false,
+            sampling: Default::default(),
         },
         file: std::fs::File::create(path).unwrap(),
         bound: None,

@@ -63,7 +63,7 @@ impl<'a, 'b> Tables<'a, 'b> {
             libs: Vec::new(),
             lib_of: HashMap::new(),
         };
-        for level in &selected.table.levels {
+        for level in selected.table.levels.iter() {
             let function = tables.function(level);
             tables.function_of.push(function);
         }
@@ -125,13 +125,14 @@ impl<'a, 'b> Tables<'a, 'b> {
     pub(super) fn libs(&self, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(b",\"libs\":[")?;
         json::list(out, &self.libs, |out, module| {
-            let file = module.path.rsplit('/').next().unwrap_or(&module.path);
+            let path = self.selected.path(&module.path);
+            let file = path.rsplit('/').next().unwrap_or(path);
             let code_id: String = module.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
             let lib = serde_json::json!({
                 "name": file,
-                "path": module.path,
+                "path": path,
                 "debugName": file,
-                "debugPath": module.path,
+                "debugPath": path,
                 "breakpadId": breakpad_id(&module.build_id),
                 "codeId": code_id,
                 "arch": "x86_64",
@@ -175,7 +176,7 @@ impl<'a, 'b> Tables<'a, 'b> {
     }
 
     fn frame_table(&self, out: &mut dyn Write) -> io::Result<()> {
-        let levels = &self.selected.table.levels;
+        let levels = self.selected.table.levels.as_slice();
         let mut depths = vec![0u32; levels.len()];
         for at in (0..levels.len().saturating_sub(1)).rev() {
             depths[at] = if levels[at].inlined { depths[at + 1] + 1 } else { 0 };

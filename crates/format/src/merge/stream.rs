@@ -2,7 +2,7 @@
 use super::{MergeError, MergedBlock, Merger};
 use crate::walk::{EventList, Walked};
 use crate::{
-    Block, Event, Exit, Folded, FoldedRow, Frame, Freed, Gone, HeapAtAttach, IntMap, Losses, Module, Process,
+    Block, Domain, Event, Exit, Folded, FoldedRow, Frame, Freed, Gone, HeapAtAttach, IntMap, Losses, Module, Process,
     ProcessEnd, ProcessStart, Processes, RawBlock, Session, Source, Summary, Symbols, Thread, Totals, Unseen, Visitor,
     Waits,
 };
@@ -58,6 +58,7 @@ pub(crate) struct Stream<R: Read> {
     gone: IntMap<u64, bool>,
     /// The process that stands for this trace, if the trace names none.
     own_process: Option<Process>,
+    has_parts: bool,
 }
 
 impl<R: Read> Stream<R> {
@@ -68,6 +69,9 @@ impl<R: Read> Stream<R> {
         };
         if session.kde().is_some() {
             return Err(MergeError::Kde(number));
+        }
+        if session.sampling.is_some() {
+            return Err(MergeError::Sampled(number));
         }
         Ok(Stream {
             number,
@@ -100,6 +104,7 @@ impl<R: Read> Stream<R> {
             live: IntMap::default(),
             gone: IntMap::default(),
             own_process: None,
+            has_parts: false,
         })
     }
 
@@ -128,6 +133,11 @@ impl<R: Read> Stream<R> {
         }
         self.is_gone = true;
         self.take_all(true, merger)
+    }
+
+    /// True if the trace has parts of the resident memory, or mappings of the program.
+    pub(super) const fn has_memory(&self) -> bool {
+        self.has_parts || self.source.has(Domain::Mapped)
     }
 
     pub(super) fn is_complete(&self) -> bool {
@@ -321,6 +331,7 @@ impl<R: Read> Stream<R> {
             self.thread = thread;
             return self.set_image(image, merger);
         }
+        self.has_parts |= matches!(&decoded, Block::MemoryParts(parts) if !parts.instants.is_empty());
         // Moved into a type that borrows nothing, because `decoded` borrows `source`.
         let decoded = owned(decoded);
         match decoded {
@@ -583,7 +594,8 @@ fn owned(block: Block) -> Option<Owned> {
         | Block::Events(_)
         | Block::Checkpoint(_)
         | Block::Index(_)
-        | Block::Custom(_)
+        | Block::OtherDomain(_)
+        | Block::MapCalls(_)
         | Block::MemoryParts(_) => {
             return None;
         }

@@ -112,6 +112,7 @@ pub fn session() -> Session {
         system_memory: 8 << 30,
         tool: "heaptrack 0.1.0".into(),
         counting: Counting::Thread,
+        sampling: None,
     }
 }
 
@@ -250,8 +251,8 @@ pub fn read(bytes: &[u8]) -> Result<Reading, Error> {
 
 pub fn walk(block: &RawBlock) -> Result<u64, Malformed> {
     let mut count = 0;
-    // A block of a custom kind has the same content as one of the plain kind.
-    let plain = block.kind.in_domain(Domain::Custom).unwrap_or(block.kind);
+    // A block of another domain has the same content as one of malloc's.
+    let plain = block.kind.domain().and_then(|domain| block.kind.in_domain(domain)).unwrap_or(block.kind);
     let block = RawBlock { kind: plain, payload: block.payload.clone() };
     if let Block::Events(mut events) = block.decode()? {
         while events.read()?.is_some() {

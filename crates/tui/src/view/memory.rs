@@ -18,12 +18,13 @@ pub(crate) enum MemoryRow {
 }
 
 /// The kinds, and their names on the page.
-static KINDS: [(&str, &str); 11] = [
+static KINDS: [(&str, &str); 12] = [
     (part_kind::BLOCKS, "live blocks"),
     (part_kind::OVERHEAD, "added by the allocator"),
     (part_kind::FREE, "free in the allocator"),
     (part_kind::OLDER, "older than the attach"),
-    (part_kind::ANONYMOUS, "anonymous mappings"),
+    (part_kind::MAPPED, "mapped by the program"),
+    (part_kind::ANONYMOUS, "other anonymous"),
     (part_kind::STACK, "stacks"),
     (part_kind::FILE, "files"),
     (part_kind::SHARED, "shared memory"),
@@ -33,9 +34,10 @@ static KINDS: [(&str, &str); 11] = [
 ];
 
 /// The kinds that have a column in the list of instants, as long as there is room.
-static COLUMNS: [(&str, &str); 6] = [
+static COLUMNS: [(&str, &str); 7] = [
     (part_kind::BLOCKS, "Live blocks"),
     (part_kind::FREE, "Free"),
+    (part_kind::MAPPED, "Mapped"),
     (part_kind::ANONYMOUS, "Anonymous"),
     (part_kind::FILE, "Files"),
     (part_kind::SHARED, "Shared"),
@@ -80,7 +82,7 @@ fn parts(instant: &MemoryInstant) -> Vec<&MemoryPart> {
 
 pub(crate) fn row(screen: &Screen, row: usize) -> Option<MemoryRow> {
     let answer = screen.answer.as_ref()?;
-    let Data::Memory(instants) = &answer.data else { return None };
+    let Data::Memory { instants, .. } = &answer.data else { return None };
     Some(match shown(answer, instants) {
         None => MemoryRow::Instant(instants.get(row)?.time_ns),
         Some(instant) if parts(instant).get(row)?.kind == part_kind::BLOCKS => MemoryRow::LiveBlocks,
@@ -129,7 +131,7 @@ fn sheet_of_instants(instants: &[MemoryInstant], width: usize) -> Sheet<'_> {
     Sheet { columns, len: instants.len(), row: Box::new(row) }
 }
 
-pub(super) fn details(answer: &Answer, instants: &[MemoryInstant], row: usize) -> Vec<String> {
+pub(super) fn details(answer: &Answer, instants: &[MemoryInstant], hints: &[String], row: usize) -> Vec<String> {
     let mut kinds = Vec::new();
     let (mut lines, instant) = match shown(answer, instants) {
         Some(instant) => {
@@ -163,5 +165,9 @@ pub(super) fn details(answer: &Answer, instants: &[MemoryInstant], row: usize) -
     let beside = format!("swap {}, page tables {}", size(instant.swap_bytes), size(instant.page_table_bytes));
     lines.push(format!("Beside the sum: {beside}{}{}", cache.unwrap_or_default(), limit.unwrap_or_default()));
     lines.extend(kinds);
+    // They are about the last instant.
+    if instants.last().is_some_and(|last| last.time_ns == instant.time_ns) {
+        lines.extend(hints.iter().map(|hint| format!("Hint: {hint}")));
+    }
     lines
 }

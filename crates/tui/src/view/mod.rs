@@ -41,7 +41,7 @@ pub(crate) fn sheet(screen: &Screen, width: usize) -> Option<Sheet<'_>> {
         Data::Lifetimes(rows) => histograms::lifetimes(rows, width),
         Data::Threads(rows) => threads::sheet(answer, rows, width),
         Data::Processes(rows) => processes::sheet(answer, rows, width),
-        Data::Memory(instants) => memory::sheet(answer, instants, width),
+        Data::Memory { instants, .. } => memory::sheet(answer, instants, width),
         Data::Source(files) => source::sheet(screen, answer, files, width),
         Data::Compare(comparison) => compare::sheet(screen, comparison, width),
     })
@@ -68,7 +68,7 @@ pub(crate) fn details(screen: &Screen, row: usize) -> Vec<String> {
         Data::Lifetimes(rows) => histograms::lifetime_details(rows, row),
         Data::Threads(rows) => threads::details(answer, rows, row),
         Data::Processes(rows) => processes::details(answer, rows, row),
-        Data::Memory(instants) => memory::details(answer, instants, row),
+        Data::Memory { instants, hints } => memory::details(answer, instants, hints, row),
         Data::Source(files) => source::details(screen, answer, files, row),
         Data::Compare(comparison) => compare::details(comparison, row),
     }
@@ -94,7 +94,7 @@ pub(crate) fn only(screen: &Screen, row: usize) -> Option<(&'static str, String)
         }
         Data::Threads(rows) => rows.get(row).map(|thread| ("thread", thread.index.to_string())),
         Data::Processes(rows) => rows.get(row).map(|process| ("process", format!("#{}", process.row.process.index))),
-        Data::Memory(_) => None,
+        Data::Memory { .. } => None,
         Data::Source(files) => source::only(screen, files, row),
         Data::Compare(comparison) => {
             let function = comparison.rows.get(row)?.function.as_ref()?;

@@ -39,7 +39,7 @@ pub(crate) fn stack_lines(table: &StackTable, site: SiteId) -> Vec<String> {
     let stack = table.stack(site);
     let line = |node| {
         let level = table.level(node);
-        let mark = if stack.blamed == Some(node) { "> " } else { "  " };
+        let mark = if stack.owner == node { "> " } else { "  " };
         format!("{mark}{}  {}", name_of(table, level, false), place_of(table, level))
     };
     table.path(stack.node).map(line).collect()

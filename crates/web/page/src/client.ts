@@ -1,4 +1,5 @@
 // The page's side of its worker.
+import type { Carried } from "./viewer/source";
 import type { Message, Op, Reply, Requests } from "./work/protocol";
 import type { ReportData } from "./work/report";
 
@@ -6,7 +7,7 @@ let worker: Worker | undefined;
 let next = 1;
 const waiting = new Map<number, { resolve: (value: unknown) => void; reject: (error: Error) => void }>();
 
-export const start = (script: string | URL, opens: { base: string } | { report: ReportData }): void => {
+export const start = (script: string | URL, opens: { base: string } | { report: ReportData } | { engine: ArrayBuffer; carried: Carried | undefined }): void => {
   worker = new Worker(script);
   worker.onmessage = ({ data }: MessageEvent<Reply>) => {
     const entry = waiting.get(data.id);

@@ -34,7 +34,7 @@ export type State = {
   /** The index of the trace. */
   file: number;
   /** Whose blocks: malloc's, or those that the program's own allocators reported. */
-  domain: "malloc" | "custom";
+  domain: "malloc" | "custom" | "mapped";
   /** Nanoseconds. `at`: a moment, or PEAK. `from`/`to`: a range. */
   at?: number | undefined;
   from?: number | undefined;
@@ -46,6 +46,9 @@ export type State = {
   process: string[];
   /** Names of allocators. */
   allocator: string[];
+  /** Names of functions that count as a part of the allocator, and of functions that do not. */
+  wrapper: string[];
+  "not-wrapper": string[];
   size?: string | undefined;
   lifetime?: string | undefined;
   /**
@@ -110,6 +113,8 @@ export const INITIAL: State = {
   thread: [],
   process: [],
   allocator: [],
+  wrapper: [],
+  "not-wrapper": [],
   levels: "auto",
   merge: "function",
   recursion: true,
@@ -140,12 +145,12 @@ export const INITIAL: State = {
 type Key = keyof State;
 const NUMBERS: Key[] = ["file", "at", "from", "to", "threshold", "zoomFrom", "zoomTo", "bands", "line"];
 const SWITCHES: Key[] = ["recursion", "suppressions", "ascending", "reversed", "up", "icicle", "full", "legend", "total", "detail", "log", "cumulative"];
-const LISTS: Key[] = ["include", "exclude", "thread", "process", "allocator", "runs"];
+const LISTS: Key[] = ["include", "exclude", "thread", "process", "allocator", "wrapper", "not-wrapper", "runs"];
 const NUMBER_LISTS: Key[] = ["thread", "runs"];
 const TEXTS: Key[] = ["size", "lifetime", "domain", "levels", "merge", "compare", "normalise", "cost", "sort", "fn", "src", "search", "zoom", "chart", "group", "order", "measure"];
 
 export const parse = (hash: string): State => {
-  const state: Record<string, unknown> = { ...INITIAL, include: [], exclude: [], thread: [], process: [], allocator: [], runs: [] };
+  const state: Record<string, unknown> = { ...INITIAL, include: [], exclude: [], thread: [], process: [], allocator: [], wrapper: [], "not-wrapper": [], runs: [] };
   const text = hash.replace(/^#\/?/, "");
   const mark = text.indexOf("?");
   const view = mark < 0 ? text : text.slice(0, mark);
@@ -199,7 +204,7 @@ export const isOtherTrace = (compare: string | null | undefined): boolean => /^\
 export const comparedRuns = ({ compare, runs, file }: State): number[] => (isOtherTrace(compare) ? runs.filter((run) => run !== file && run !== Number(compare)) : []);
 
 /** The query for the whole session, without range and filters. */
-export const whole = (state: State): string => (state.domain === "custom" ? "domain=custom" : "");
+export const whole = (state: State): string => (state.domain === "malloc" ? "" : `domain=${state.domain}`);
 
 /** The query with the filters only, for the timeline, which always shows the whole session. */
 export const timeless = (state: State): string => {
@@ -209,7 +214,7 @@ export const timeless = (state: State): string => {
 };
 
 const filters = (state: State, words: URLSearchParams): void => {
-  if (state.domain === "custom") words.set("domain", "custom");
+  if (state.domain !== "malloc") words.set("domain", state.domain);
   for (const text of state.include) words.append("include", text);
   for (const text of state.exclude) words.append("exclude", text);
   for (const thread of state.thread) words.append("thread", String(thread));
@@ -218,6 +223,8 @@ const filters = (state: State, words: URLSearchParams): void => {
   if (state.size !== undefined) words.set("size", state.size);
   if (state.lifetime !== undefined) words.set("lifetime", state.lifetime);
   if (!state.suppressions) words.set("suppressions", "off");
+  for (const name of state.wrapper) words.append("wrapper", name);
+  for (const name of state["not-wrapper"]) words.append("not-wrapper", name);
 };
 
 export const filtered = (state: State): boolean =>

@@ -15,3 +15,19 @@ pub fn ready() {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("a line");
 }
+
+/// Makes 10,000 blocks of 4321 bytes with the program's own allocator, on four threads, and returns their number. Every
+/// block is freed by another thread than the one that has made it.
+pub fn own_blocks() -> usize {
+    let (send, receive) = std::sync::mpsc::sync_channel::<Vec<u8>>(8);
+    let makers: Vec<_> = (0..4)
+        .map(|_| {
+            let send = send.clone();
+            std::thread::spawn(move || (0..2500).for_each(|_| send.send(vec![1; 4321]).expect("a receiver")))
+        })
+        .collect();
+    drop(send);
+    let count = receive.iter().filter(|block| block.len() == 4321).count();
+    makers.into_iter().for_each(|maker| maker.join().expect("a maker"));
+    count
+}

@@ -37,6 +37,8 @@ impl Print {
             ("thread", &self.thread),
             ("process", &self.process),
             ("allocator", &self.allocator),
+            ("wrapper", &self.wrapper),
+            ("not-wrapper", &self.not_wrapper),
         ];
         for (name, values) in repeated {
             for value in values {

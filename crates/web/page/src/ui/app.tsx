@@ -12,6 +12,7 @@ import { Callers } from "./callers";
 import { ChartView } from "./charts";
 import { type Page, PageContext, type Pick, type Picked, type Status, type TraceStatus, askOf, costOf, isProfile, lookOf, opened, withoutEvents, withoutKept } from "./context";
 import { Detail } from "./detail";
+import { extras } from "./extras";
 import { DiffTable } from "./diff";
 import { Figures } from "./figures";
 import { FlameView } from "./flame";
@@ -51,9 +52,10 @@ export const App = (): JSX.Element => {
   if (status.error) return <Lonely title="heaptrack" text={status.error} />;
   if (!status.value) return <p class="first">heaptrack is loading…</p>;
   const trace = status.value.traces[state.file];
+  if (!trace && extras.start) return extras.start();
   if (!trace) return <Lonely title="heaptrack" text={`There is no trace number ${state.file + 1}. Open another address, or start heaptrack analyze with that trace.`} />;
   if (trace.state === "failed") return <Lonely title={trace.name} text={trace.error ?? "This trace cannot be read."} others={status.value} />;
-  if (trace.state === "loading" || trace.state === "waiting") return <Loading trace={trace} />;
+  if (trace.state === "loading" || trace.state === "waiting") return <Loading trace={trace} onCancel={extras.cancel && (() => extras.cancel?.(state.file))} />;
   return <Opened key={`${state.file} ${state.domain}`} status={status.value} trace={trace} refresh={status.refresh} />;
 };
 
@@ -67,6 +69,10 @@ const useStatus = (state: State): { value: Status | undefined; error: string | u
   const [turn, setTurn] = useState(0);
   const refresh = (): void => setTurn((old) => old + 1);
   const asked = `${file} ${domain}`;
+  useEffect(() => {
+    addEventListener("heaptrack-traces", refresh);
+    return () => removeEventListener("heaptrack-traces", refresh);
+  }, []);
   const answer = useAnswer(async () => ({ asked, status: (await request("raw", { view: "status", trace: file, query: wholeOf(state), version: turn })) as unknown as Status }), [turn, asked]);
   // The status of another file or domain does not apply to this one.
   const value = answer.value?.asked === asked ? answer.value.status : undefined;
@@ -88,11 +94,12 @@ const Lonely = ({ title, text, others }: { title: string; text: string; others?:
   <main class="lonely">
     <h1>{title}</h1>
     <Problem text={text} />
-    {current().domain === "custom" && (
+    {current().domain !== "malloc" && (
       <button type="button" class="button" onClick={() => change({ domain: "malloc" })}>
         Show malloc's blocks
       </button>
     )}
+    {extras.chooser?.(() => undefined)}
     {others && opened(others).length > 1 && (
       <ul>
         {opened(others).map(({ index, name }) => (
@@ -107,13 +114,18 @@ const Lonely = ({ title, text, others }: { title: string; text: string; others?:
   </main>
 );
 
-const Loading = ({ trace }: { trace: TraceStatus }): JSX.Element => (
+const Loading = ({ trace, onCancel }: { trace: TraceStatus; onCancel: (() => void) | undefined }): JSX.Element => (
   <main class="lonely">
     <h1>{trace.name}</h1>
     <p role="status">
       Reading {Math.round(trace.progress * 100)} %{trace.remaining_ns !== null && trace.remaining_ns > 0 && <> · about {time(trace.remaining_ns)} left</>}
     </p>
     <progress max={1} value={trace.progress} aria-label="Reading the trace" />
+    {onCancel && (
+      <button type="button" class="button" onClick={onCancel}>
+        Cancel
+      </button>
+    )}
   </main>
 );
 
@@ -157,7 +169,7 @@ const Opened = ({ status, trace, refresh }: { status: Status; trace: TraceStatus
   }, [said]);
   return (
     <PageContext.Provider value={page}>
-      <div class="page">
+      <div class={`page on-${state.view}`}>
         <Header />
         {trace.notes.map((note) => (
           <p key={note} class="note" role="note">

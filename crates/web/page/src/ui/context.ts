@@ -16,10 +16,15 @@ export type TraceStatus = {
   version: number;
   /** True if the program's own allocators reported blocks. */
   custom: boolean;
+  /** True if mappings that the program made itself were recorded. */
+  mapped: boolean;
   notes: string[];
   session: {
     command: string[];
     pid: number | null;
+    /** Where and when it was recorded, as far as it is known. An older report does not say it. */
+    hostname?: string | null;
+    started_unix_ns?: number | null;
     /** The number of processes of a tree; 0 if the trace is of one process. */
     processes: number;
     /** The names of the allocators that blocks came from, malloc first. */
@@ -48,7 +53,12 @@ export type Status = {
   /** Other traces in the same folder, which can be opened, too. */
   beside: { index: number; name: string }[];
   compare: number | null;
+  /** Only in a report that has prepared answers instead of the trace (`heaptrack report --summary-only`). */
   report: { slices: number; notes: string[] } | null;
+  /** Sentences about what is left out of a report with a trace. Only in the viewer. */
+  notes?: string[];
+  /** True if the server can make a report of a trace. */
+  can_save?: boolean;
 };
 
 export const opened = (status: Status): { index: number; name: string }[] =>

@@ -14,6 +14,7 @@ import { EditorLink } from "./editor";
 import { suppression } from "./leaks";
 import { Num } from "./number";
 import { Problem, copy } from "./parts";
+import { treated } from "./wrappers";
 
 const PAGE = 30;
 
@@ -32,7 +33,7 @@ const useSelection = (shown: number) => {
 const alone = (state: State): State => ({ ...state, at: undefined, from: undefined, to: undefined, compare: undefined });
 
 export const Detail = (): JSX.Element | null => {
-  const { picked, pick, say, state } = usePage();
+  const { picked, pick, say, state, status } = usePage();
   const [shown, setShown] = useState(PAGE);
   const { answer: stacks, mode, cost, isDiff } = useSelection(shown);
   if (!picked) return null;
@@ -72,6 +73,11 @@ export const Detail = (): JSX.Element | null => {
         <button type="button" class="button" disabled={!fn} title="Remove all stacks with this function" onClick={() => change({ exclude: [...state.exclude, `function:${fn}`] })}>
           Exclude
         </button>
+        {!status.report && (
+          <button type="button" class="button" disabled={!fn} title="Its memory counts as its caller's, in lists by your code" onClick={() => fn && change(treated(state, fn))}>
+            Treat as allocator
+          </button>
+        )}
         <button
           type="button"
           class="button"

@@ -1,7 +1,7 @@
 // The line at the top: the program, the filters and selections in force, each with a button that removes it, and the menus.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { filtered, isOtherTrace, momentText } from "../state";
+import { type State, filtered, isOtherTrace, momentText } from "../state";
 import { change, recall, remember } from "../store";
 import { count, time } from "../units";
 import { CompareMenu, NORMALS } from "./compare";
@@ -33,7 +33,7 @@ export const Header = (): JSX.Element => {
           {!session.complete && trace.state !== "live" && <b class="badge warn">not finished</b>}
         </span>
       )}
-      {trace.custom && <Domains />}
+      {(trace.custom || trace.mapped) && <Domains trace={trace} />}
       <span class="push" />
       <Chips />
       <FilterMenu />
@@ -68,17 +68,21 @@ const Recorded = ({ session }: { session: NonNullable<TraceStatus["session"]> })
   </>
 );
 
-/** The memory of a pool comes from malloc, so the blocks of the two domains are never added up. */
-const Domains = (): JSX.Element => {
+const DOMAINS: { value: State["domain"]; text: string; title: string }[] = [
+  { value: "malloc", text: "malloc", title: "Blocks of malloc, calloc, realloc and similar functions" },
+  { value: "custom", text: "custom allocators", title: "Blocks that the program's own allocators reported (heaptrack_api.h)" },
+  { value: "mapped", text: "mappings", title: "Mappings that the program made itself (mmap and its relatives). They are address space, not all of it resident" },
+];
+
+/** The memory of a pool comes from malloc or from a mapping, so the blocks of the domains are never added up. */
+const Domains = ({ trace }: { trace: TraceStatus }): JSX.Element => {
   const { state } = usePage();
+  const has = { malloc: true, custom: trace.custom, mapped: trace.mapped };
   return (
     <Choices
       label="Whose blocks"
       value={state.domain}
-      choices={[
-        { value: "malloc", text: "malloc", title: "Blocks of malloc, calloc, realloc and similar functions" },
-        { value: "custom", text: "custom allocators", title: "Blocks that the program's own allocators reported (heaptrack_api.h)" },
-      ]}
+      choices={DOMAINS.filter(({ value }) => has[value])}
       onChange={(domain) => change({ domain, at: undefined, from: undefined, to: undefined, zoom: "", fn: undefined })}
     />
   );
@@ -99,6 +103,8 @@ const Chips = (): JSX.Element => {
   state.exclude.forEach((text, index) => chip(`excluding ${text}`, "Without stacks in which a frame matches", () => change({ exclude: without(state.exclude, index) })));
   for (const thread of state.thread) chip(`thread ${thread}`, "Only blocks that this thread allocated", () => change({ thread: state.thread.filter((other) => other !== thread) }));
   for (const allocator of state.allocator) chip(`allocator ${allocator}`, "Only blocks of this allocator", () => change({ allocator: state.allocator.filter((other) => other !== allocator) }));
+  state.wrapper.forEach((name, index) => chip(`${name} as allocator`, "This function, and all that it calls, counts as the allocator", () => change({ wrapper: without(state.wrapper, index) })));
+  state["not-wrapper"].forEach((name, index) => chip(`${name} is no wrapper`, "This function does not count as the allocator", () => change({ "not-wrapper": without(state["not-wrapper"], index) })));
   for (const process of state.process) chip(`process ${process}`, "Only blocks that this process allocated", () => change({ process: state.process.filter((other) => other !== process) }));
   if (state.size !== undefined) chip(`size ${sizeText(state.size)}`, "Only blocks of this size", () => change({ size: undefined }));
   if (state.lifetime !== undefined) chip(`lived ${lifetimeText(state.lifetime)}`, "Only blocks with this lifetime", () => change({ lifetime: undefined }));

@@ -11,7 +11,7 @@ import { type Column, ListGrid } from "./grid";
 import { Label, Num } from "./number";
 import { Choices, NotCompared, Problem, WholeOnly, copy } from "./parts";
 
-export type Verdict = "grows" | "bounded" | "once" | "exit" | "tail";
+export type Verdict = "grows" | "bounded" | "once" | "exit" | "tail" | "unclear";
 export type Leak = {
   function: string | null;
   short?: string | null;
@@ -42,6 +42,7 @@ export const VERDICTS: Record<Verdict, [string, string]> = {
   once: ["one-time", "Allocated within a short time, and nothing after that: start-up, a pool, a table."],
   exit: ["freed at exit", "Held up to the end and freed only when the program ended: not a leak."],
   tail: ["in use at end", "In use when the program ended; earlier blocks were freed: most likely not a leak."],
+  unclear: ["unclear", "Too few of its blocks were sampled to tell."],
 };
 
 /** Whether the place holds blocks at the end. Places that freed everything when the program ended have a verdict, too, but they leak nothing. */
@@ -157,7 +158,10 @@ export const Leaks = (): JSX.Element => {
         <Choices
           label="Verdict"
           value={verdict}
-          choices={(["live", ...Object.keys(VERDICTS)] as ("live" | Verdict)[]).map((name) => {
+          choices={(["live", ...Object.keys(VERDICTS)] as ("live" | Verdict)[])
+            // Only blocks that were sampled can be unclear.
+            .filter((name) => name !== "unclear" || all.some((site) => isShown(site, name)))
+            .map((name) => {
             const [text, title] = name === "live" ? ["not freed", "Every place that holds blocks at the end"] : VERDICTS[name];
             const found = all.filter((site) => isShown(site, name)).length;
             return { value: name, text: `${text} ${found}`, title, number: [`verdict ${name}`, found] };

@@ -10,7 +10,7 @@ import { bytes, full, percent, several, time } from "../units";
 import { type Drawing, BOTTOM, TOP, draw, indexAt, timeOf, xOf } from "./area";
 import { usePage } from "./context";
 import { type Column, ListGrid } from "./grid";
-import { Num } from "./number";
+import { Label, Num } from "./number";
 import { Empty, NotCompared, Problem, SaveButtons, download, ink, useSize } from "./parts";
 import { CanvasPen, SvgPen, sharpen } from "./pen";
 import { useRaw } from "./raw";
@@ -33,6 +33,7 @@ type Instant = {
   usable_bytes: number;
   parts: Part[];
 };
+type Hint = { kind: string; text: string; gain: string; gain_bytes: number };
 type Memory = {
   range: { from_ns: number; to_ns: number };
   note: string | null;
@@ -40,6 +41,9 @@ type Memory = {
   highest: number | null;
   instants: Instant[];
   kinds: { kind: string; rss_bytes: number[]; pss_bytes: number[] }[];
+  /** About the instant at this time. */
+  hints: Hint[];
+  hints_time_ns: number | null;
 };
 
 /** Name, colour and meaning of each kind. The colours have a contrast of at least 3:1 to the paper of both themes. */
@@ -48,7 +52,8 @@ const KINDS: Record<string, [string, string, string]> = {
   overhead: ["added by the allocator", "#a87a00", "Headers and rounding of live blocks"],
   free: ["free in the allocator", "#7d8a12", "Resident memory of the allocator that no live block covers"],
   older: ["older than the attach", "#8a6f52", "Memory that the allocator had at the attach and that no block allocated since then covers"],
-  anonymous: ["anonymous mappings", "#2f6fe4", "Private mappings of no file that are not the allocator's: heaps of V8, Java and Go, Python's pools"],
+  mapped: ["mapped by the program", "#2f6fe4", "Private mappings of no file that the program made itself, by their callers: heaps of V8 and Java, Python's pools"],
+  anonymous: ["other anonymous mappings", "#5a7a9e", "Private mappings of no file that are not the allocator's, and that no recorded call explains"],
   stack: ["stacks", "#8e6fd8", "Stacks of threads"],
   file: ["files", "#1b8f6b", "Mapped files: code, data, and files that the program maps itself"],
   shared: ["shared memory", "#1487a8", "Memory files, /dev/shm, System V, shared anonymous mappings"],
@@ -295,7 +300,8 @@ const Parts = ({ wanted }: { wanted: number }): JSX.Element => {
   const { state } = usePage();
   const openTree = useTree();
   const answer = useRaw("memory", `at=${wanted}`);
-  const instant = (answer.value as unknown as Memory | undefined)?.instants[0];
+  const memory = answer.value as unknown as Memory | undefined;
+  const instant = memory?.instants[0];
   if (answer.error) return <Problem text={answer.error} />;
   if (!instant) return <div class="parts" />;
   const list = sorted(instant.parts, state.order, state.reversed);
@@ -362,9 +368,21 @@ const Parts = ({ wanted }: { wanted: number }): JSX.Element => {
         />
       </div>
       <Sums instant={instant} />
+      {memory.hints_time_ns === instant.time_ns && <Hints hints={memory.hints} />}
     </div>
   );
 };
+
+/** What to do about the memory, with the gain that the numbers promise. */
+const Hints = ({ hints }: { hints: Hint[] }): JSX.Element => (
+  <>
+    {hints.map(({ kind, text }) => (
+      <p key={kind} class="reason" role="note" data-hint={kind}>
+        <Label>{text}</Label>
+      </p>
+    ))}
+  </>
+);
 
 /** The sums of the parts, the process's own numbers, and what is not a part. */
 const Sums = ({ instant }: { instant: Instant }): JSX.Element => {
@@ -379,7 +397,7 @@ const Sums = ({ instant }: { instant: Instant }): JSX.Element => {
       <table class="plain-table sums" aria-label="Sums of the parts">
         <thead>
           <tr>
-            <th />
+            <td />
             <th class="number">RSS</th>
             <th class="number">PSS</th>
           </tr>

@@ -8,6 +8,7 @@ import { several, time } from "../units";
 import { isProfile, opened, usePage } from "./context";
 import { useRaw } from "./raw";
 import { EDITORS, filled } from "./editor";
+import { extras } from "./extras";
 import { threadName } from "./lanes";
 import { Dialog, Menu, Pick, Problem, TraceList, copy, download } from "./parts";
 import { refusalOf } from "./refusal";
@@ -126,8 +127,9 @@ export const OpenMenu = (): JSX.Element => {
       {(close) => (
         <>
           <p>
-            <b>Traces</b> <span class="hint">from the command line, or in the same folder</span>
+            <b>Traces</b> <span class="hint">{extras.chooser ? "that you opened" : "from the command line, or in the same folder"}</span>
           </p>
+          {extras.chooser?.(close)}
           <TraceList
             traces={all}
             className="plain-list traces"
@@ -152,10 +154,13 @@ export const OpenMenu = (): JSX.Element => {
               onChange={async (event) => {
                 const file = event.currentTarget.files?.[0];
                 if (!file) return;
-                const response = await fetch("api/suppressions", { method: "POST", body: await file.text(), headers: { "content-type": "text/plain" } });
-                const answer = (await response.json().catch(() => ({}))) as { error?: string; added?: number };
-                say(response.ok ? `${several(answer.added ?? 0, "suppression")} added.` : (answer.error ?? "heaptrack refused the file."));
-                if (response.ok) refresh();
+                try {
+                  const { added } = (await ask("suppress", { text: await file.text() })) as { added: number };
+                  say(`${several(added, "suppression")} added.`);
+                  refresh();
+                } catch (error) {
+                  say((error as Error).message);
+                }
                 close();
               }}
             />
@@ -226,9 +231,16 @@ export const ExportMenu = (): JSX.Element => {
               await copy(link);
               say(`Copied: ${link}`);
             })}
+            {status.can_save && (
+              <li>
+                <a class="link" href={`report?trace=${state.file}`} download onClick={() => close()}>
+                  Save as one HTML file
+                </a>
+              </li>
+            )}
             {!status.report && (
               <li class="hint">
-                One file to share: <code>heaptrack report {trace.name} -o out.html</code>
+                The same on the command line: <code>heaptrack report {trace.name} -o out.html</code>
               </li>
             )}
           </ul>

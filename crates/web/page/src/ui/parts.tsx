@@ -174,12 +174,12 @@ export const Dialog = ({ title, onClose, children }: { title: string; onClose: (
   }, []);
   return (
     <dialog ref={place} class="dialog" aria-label={title} onClose={onClose} onCancel={onClose}>
-      <header>
+      <div class="dialog-head">
         <h2>{title}</h2>
         <button type="button" class="plain" aria-label="Close" onClick={onClose}>
           ×
         </button>
-      </header>
+      </div>
       <div class="dialog-body">{children}</div>
     </dialog>
   );

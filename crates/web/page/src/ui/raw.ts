@@ -11,7 +11,7 @@ const PATIENCE = 250;
 const alone = (query: string, domain: string): string => {
   const words = new URLSearchParams(query);
   for (const word of ["compare", "normalise"]) words.delete(word);
-  if (domain === "custom") words.set("domain", "custom");
+  if (domain !== "malloc") words.set("domain", domain);
   return words.toString();
 };
 

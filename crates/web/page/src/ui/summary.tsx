@@ -15,6 +15,7 @@ import { MemoryLine } from "./memory";
 import { type Leak, LeakNote, VerdictBadge, isNotFreed } from "./leaks";
 import { Label, Num } from "./number";
 import { Suppressions } from "./suppressions";
+import { Wrappers } from "./wrappers";
 
 const SHOWN = innerHeight > 1150 ? 8 : 4;
 
@@ -28,6 +29,7 @@ const PROFILE: [Cost, string][] = [
 
 export const Summary = ({ overview }: { overview: Overview }): JSX.Element => {
   const { mode, status, look, trace } = usePage();
+  const leftOut = status.report?.notes ?? status.notes ?? [];
   const owner = look.levels === "mine" ? "attributed to your code" : "";
   if (isProfile(trace))
     return (
@@ -54,9 +56,25 @@ export const Summary = ({ overview }: { overview: Overview }): JSX.Element => {
       <List title="Most allocations" hint="short-lived?" cost="allocations" overview={overview} />
       <List title="Temporary" hint="freed before the next allocation" cost="temporary" overview={overview} />
       <MiniFlame cost="peak_bytes" />
+      <Wrappers list={overview.wrappers} />
+      <Provenance />
       {mode === "session" && <Suppressions />}
-      {status.report && status.report.notes.length > 0 && <p class="hint">{status.report.notes.join(" ")}</p>}
+      {leftOut.length > 0 && <p class="hint">{leftOut.join(" ")}</p>}
     </div>
+  );
+};
+
+/** Where the data comes from, for a page that is shared or printed. */
+const Provenance = (): JSX.Element | null => {
+  const { status, trace } = usePage();
+  const { session } = trace;
+  if (!session) return null;
+  const started = session.started_unix_ns ? `${new Date(session.started_unix_ns / 1e6).toISOString().slice(0, 16).replace("T", " ")} UTC` : undefined;
+  const parts = [started && `recorded ${started}`, session.hostname && `on ${session.hostname}`, `by ${session.tool || "an unknown version"}`, `· shown by ${status.tool}`];
+  return (
+    <p class="hint provenance">
+      <code>{session.command.join(" ")}</code> · {parts.filter(Boolean).join(" ")}
+    </p>
   );
 };
 

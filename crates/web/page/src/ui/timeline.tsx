@@ -20,7 +20,7 @@ import { ProcessLanes, ThreadLanes } from "./lanes";
 /** How many pixels around the selected moment count as that moment. */
 const NEAR = 5;
 /** Higher on large screens. */
-const HEIGHT = innerHeight > 1600 ? 300 : innerHeight > 1150 ? 220 : 168;
+const HEIGHT = innerHeight > 1600 ? 300 : innerHeight > 1150 ? 220 : innerHeight > 800 ? 168 : 112;
 
 export const Timeline = (): JSX.Element => {
   const { state, trace, runtime, status, peak } = usePage();

@@ -1,11 +1,10 @@
 // What changed between a base and one or several runs.
 //
 // Receives: queries with the same base. Returns: the functions whose own cost differs between the base and a run, each with this cost in the base and in every
-// run. The largest mean difference comes first. `pairing.ts` decides which functions are the same.
+// run. The largest mean difference comes first. The engine decides which functions are the same (`pairing.ts`).
 import { value } from "../costs";
-import { dataOf, totalsOf } from "./data";
+import { dataOf, pairsOf, totalsOf } from "./data";
 import { unit } from "./normal";
-import { Runs } from "./pairing";
 import type { Columns } from "./profile";
 import type { Change, Elsewhere, Measure, Requests } from "./protocol";
 import type { Paths } from "./stacks";
@@ -15,16 +14,15 @@ const MOST = 2000;
 
 export const diff = async ({ asks, look, cost, normal }: Requests["diff"]["args"]): Promise<Requests["diff"]["result"]> => {
   const known = new Map<string, Change>();
-  const runs = new Runs();
   for (const [run, ask] of asks.entries()) {
     const data = await dataOf(ask);
     const { stacks } = data;
     const totals = totalsOf(data);
     const per = unit(normal, totals.sums, data.answer.range, value(totals.sums, cost));
-    const { names } = stacks.keys(look.merge);
-    const nameOf = runs.add(names.values());
+    // Functions that the base does not have are paired with those of earlier runs.
+    const pairs = run > 0 ? await pairsOf(ask, asks.slice(0, run).map((earlier) => earlier.trace)) : undefined;
     for (const entry of await functionsOf(ask, look)) {
-      const name = nameOf(names.get(entry.key) ?? "");
+      const name = stacks.nameOf(entry.level, look.merge, pairs);
       const now = value(entry.self.sums, cost) / per;
       const before = entry.self.base ? value(entry.self.base, cost) / per : 0;
       let change = known.get(name);
@@ -75,7 +73,7 @@ export const elsewhere = async ({ ask, look, cost, measures }: Requests["elsewhe
     const [first] = changes;
     if (!first || first.share === 0) continue;
     const row = { ...functionRow(stacks, entry), sums, base };
-    found.push({ level: stacks.shown(entry.level), name: stacks.keys(look.merge).names.get(entry.key) ?? "", row, measure: first.measure, before: first.pair[0], after: first.pair[1], share: first.share });
+    found.push({ level: stacks.shown(entry.level), name: stacks.nameOf(entry.level, look.merge), row, measure: first.measure, before: first.pair[0], after: first.pair[1], share: first.share });
   }
   return found.sort((a, b) => b.share - a.share || (a.name < b.name ? -1 : 1)).slice(0, MOST);
 };

@@ -6,9 +6,10 @@ import { type Normal, isOtherTrace } from "../state";
 import { join } from "./join";
 import { Kept } from "./kept";
 import { normalised } from "./normal";
+import { Pairs, type PairsAnswer } from "./pairing";
 import { type Columns, type Profile, type ProfileAnswer, read, total } from "./profile";
 import type { Ask, Requests, Totals } from "./protocol";
-import { type Answer, Refusal, type Source, open } from "./source";
+import { type Answer, Refusal, type Source } from "./source";
 import { Stacks, type StacksAnswer } from "./stacks";
 
 export type Data = { stacks: Stacks; profile: Profile; answer: ProfileAnswer };
@@ -16,10 +17,11 @@ export type Data = { stacks: Stacks; profile: Profile; answer: ProfileAnswer };
 let source: Source | undefined;
 const allStacks = new Kept<Stacks>();
 const allData = new Kept<Data>();
+const allPairs = new Kept<Pairs>();
 const allRaw = new Kept<Answer>();
 
-export const begin = (what: Parameters<typeof open>[0]): void => {
-  source = open(what);
+export const begin = (opened: Source): void => {
+  source = opened;
 };
 
 const from = (): Source => {
@@ -28,7 +30,27 @@ const from = (): Source => {
 };
 
 /** Returns the only part of a query that decides which stacks a trace has: the domain. */
-const domainOf = (words: URLSearchParams): string => (words.get("domain") === "custom" ? "domain=custom" : "");
+const domainOf = (words: URLSearchParams): string => (words.has("domain") ? `domain=${words.get("domain")}` : "");
+
+/** The words that decide which level owns the memory of a stack, and the views that heed them. */
+const OWNING = ["wrapper", "not-wrapper"];
+const OWNERS = ["summary", "stacks", "timeline", "sizes", "leaks", "diff"];
+
+/** The part of a query that decides the answer of the view `stacks`. */
+const stacksQuery = (words: URLSearchParams, found: string[] = []): string => {
+  const asked = new URLSearchParams(domainOf(words));
+  for (const word of OWNING) for (const name of words.getAll(word)) asked.append(word, name);
+  for (const name of found) asked.append("wrapper", name);
+  return asked.toString();
+};
+
+/** The query without words that the view would refuse. */
+const heeded = (view: string, query: string): string => {
+  if (OWNERS.includes(view)) return query;
+  const words = new URLSearchParams(query);
+  for (const word of OWNING) words.delete(word);
+  return words.toString();
+};
 
 /**
  * The stacks of a trace that the costs are about. A live trace may have grown between the two answers. The number of a stack does not change, so stacks that were
@@ -58,11 +80,11 @@ export const dataOf = (ask: Ask): Promise<Data> =>
     return { stacks, answer, profile: how ? normalised(profile, how, answer) : profile };
   });
 
-const costsOf = (trace: number, query: string): Promise<ProfileAnswer> => from().get("profile", trace, query) as Promise<ProfileAnswer>;
+const costsOf = (trace: number, query: string): Promise<ProfileAnswer> => from().get("profile", trace, heeded("profile", query)) as Promise<ProfileAnswer>;
 
 const one = (ask: Ask, words: URLSearchParams): Promise<[Stacks, ProfileAnswer]> => {
   const costs = costsOf(ask.trace, ask.query);
-  return Promise.all([stacksFor(costs, ask.trace, domainOf(words), ask.version), costs]);
+  return Promise.all([stacksFor(costs, ask.trace, stacksQuery(words), ask.version), costs]);
 };
 
 /** Requests stacks and costs of this trace and of the base, which is another trace, and joins them. */
@@ -73,10 +95,31 @@ const both = async (ask: Ask, words: URLSearchParams): Promise<[Stacks, ProfileA
   const domain = domainOf(words);
   const [, version] = await Promise.all([ready(ask.trace, domain), ready(other, domain)]);
   const costs = [costsOf(ask.trace, same.toString()), costsOf(other, same.toString())] as const;
-  const [stacks, base, now, before] = await Promise.all([stacksFor(costs[0], ask.trace, domain, ask.version), stacksFor(costs[1], other, domain, version), ...costs]);
+  const asked = stacksQuery(words);
+  const [first, second] = await Promise.all([stacksFor(costs[0], ask.trace, asked, ask.version), stacksFor(costs[1], other, asked, version)]);
+  // A wrapper that was found in one trace counts in both. Otherwise its callers would look like changes.
+  const missing = (one: Stacks, two: Stacks): string[] => {
+    const known = new Set(namesOf(two));
+    return namesOf(one).filter((name) => !known.has(name));
+  };
+  const again = (stacks: Stacks, trace: number, found: string[], costs: Promise<ProfileAnswer>, at: number): Stacks | Promise<Stacks> =>
+    found.length === 0 || from().isReport ? stacks : stacksFor(costs, trace, stacksQuery(words, found), at);
+  const [stacks, base, now, before] = await Promise.all([again(first, ask.trace, missing(second, first), costs[0], ask.version), again(second, other, missing(first, second), costs[1], version), ...costs]);
   const moved = { ...columns(before), stack: columns(before).stack.map((stack) => stack + stacks.count) } as Columns;
-  return [new Stacks(join(stacks.answer, base.answer), stacks.answer.levels.function.length), { ...now, base: moved, base_range: before.range }];
+  const pairs = await pairsOf(ask, []);
+  return [new Stacks(join(stacks.answer, base.answer), { border: stacks.answer.levels.function.length, pairs }), { ...now, base: moved, base_range: before.range }];
 };
+
+/** Which functions of this trace and of the base are the same. `earlier`: further traces that are compared with the same base, and have their names already. */
+export const pairsOf = ({ trace, query, version, base }: Ask, earlier: number[]): Promise<Pairs> => {
+  const words = new URLSearchParams(query);
+  const asked = new URLSearchParams({ compare: words.get("compare") ?? "" });
+  if (words.has("domain")) asked.set("domain", words.get("domain") ?? "");
+  if (earlier.length > 0) asked.set("runs", earlier.join(","));
+  return allPairs.get(`${trace} ${version} ${base} ${asked}`, async () => new Pairs((await from().get("pairs", trace, asked.toString())) as unknown as PairsAnswer));
+};
+
+const namesOf = (stacks: Stacks): string[] => (stacks.answer.wrappers ?? []).flatMap((wrapper) => wrapper.function ?? []);
 
 /** Waits until a trace is loaded, and returns its version. The request for its status makes the server load it, if it was only found in the same folder. */
 const ready = async (trace: number, domain: string): Promise<number> => {
@@ -98,11 +141,14 @@ export const totalsOf = ({ profile, answer }: Data): Totals => ({
   to_ns: answer.range?.to_ns ?? 0,
 });
 
+/** Adds suppressions. The versions of all traces grow. */
+export const suppress = ({ text }: Requests["suppress"]["args"]): Promise<Answer> => from().suppress(text);
+
 /** An unchanged answer of the engine. `wait`: waits for a trace of the same folder that may not be loaded yet. */
 export const raw = ({ view, trace, query, version, wait }: Requests["raw"]["args"]): Promise<Answer> => {
   if (view === "status") return from().get(view, trace, query);
   return allRaw.get(`${view} ${trace} ${version} ${query}`, async () => {
     if (wait) await ready(trace, domainOf(new URLSearchParams(query)));
-    return from().get(view, trace, query);
+    return from().get(view, trace, heeded(view, query));
   });
 };

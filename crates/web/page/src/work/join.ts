@@ -1,7 +1,7 @@
 // Joins two traces to one set, to compare them.
 //
-// Receives: the stacks of both traces. Returns: one set, in which the levels, nodes and stacks of the second trace follow those of the first. `pairing.ts`
-// decides which functions are the same.
+// Receives: the stacks of both traces. Returns: one set, in which the levels, nodes and stacks of the second trace follow those of the first. The
+// engine decides which functions are the same (`pairing.ts`).
 import type { StacksAnswer } from "./stacks";
 
 export const join = (one: StacksAnswer, other: StacksAnswer): StacksAnswer => {
@@ -13,6 +13,8 @@ export const join = (one: StacksAnswer, other: StacksAnswer): StacksAnswer => {
   const node = (index: number): number => (index > 0 ? index + nodes : index);
   const suppressions = one.suppressions?.length ?? 0;
   const suppressed = (answer: StacksAnswer): number[] => answer.stacks.suppressed ?? answer.stacks.node.map(() => -1);
+  // A report of an older version has no owners.
+  const owner = ({ stacks }: StacksAnswer): number[] => stacks.owner ?? stacks.blamed.map((blamed, stack) => (blamed < 0 ? (stacks.node[stack] ?? 0) : blamed));
   return {
     strings: [...one.strings, ...other.strings],
     levels: {
@@ -24,6 +26,7 @@ export const join = (one: StacksAnswer, other: StacksAnswer): StacksAnswer => {
       offset: [...one.levels.offset, ...other.levels.offset],
       class: [...one.levels.class, ...other.levels.class],
       inlined: [...one.levels.inlined, ...other.levels.inlined],
+      namespace: [...one.levels.namespace, ...other.levels.namespace],
     },
     nodes: {
       parent: [...one.nodes.parent, ...other.nodes.parent.slice(1).map(node)],
@@ -31,9 +34,11 @@ export const join = (one: StacksAnswer, other: StacksAnswer): StacksAnswer => {
     },
     stacks: {
       node: [...one.stacks.node, ...other.stacks.node.map(node)],
+      owner: [...owner(one), ...owner(other).map(node)],
       blamed: [...one.stacks.blamed, ...other.stacks.blamed.map(node)],
       suppressed: [...suppressed(one), ...suppressed(other).map((index) => (index < 0 ? index : index + suppressions))],
     },
+    wrappers: [...(one.wrappers ?? []), ...(other.wrappers ?? [])],
     suppressions: [...(one.suppressions ?? []), ...(other.suppressions ?? [])],
   };
 };

@@ -1,7 +1,6 @@
 // The lists of the first screen: costs by the user's own code.
 //
-// Receives: the costs of stacks. Returns: for each blamed line its sums and its most expensive stack. The innermost level of a stack is blamed if
-// the stack has no level in the user's own code.
+// Receives: the costs of stacks. Returns: for each blamed line its sums and its most expensive stack. The engine chooses the level to blame (docs/blame.md).
 import { type Cost, WIDTH, value } from "../costs";
 import { type Profile, add } from "./profile";
 import { type Stacks, functionName } from "./stacks";
@@ -14,8 +13,8 @@ export type Blamed = {
   rows: number[];
 };
 
-/** The level to blame for a stack: the innermost one in the user's own code, or the innermost of all. Undefined if the stack has no levels. */
-const blamedLevel = (stacks: Stacks, stack: number): number | undefined => stacks.blamed(stack) ?? stacks.whole(stack)[0];
+/** The level to blame for a stack. Undefined if the stack has no levels. */
+const blamedLevel = (stacks: Stacks, stack: number): number | undefined => stacks.owner(stack);
 
 /** A key that all stacks with the same blamed line share. Undefined if the stack has no levels. */
 export const blamedKey = (stacks: Stacks, stack: number): number | undefined => {

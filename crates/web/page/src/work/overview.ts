@@ -32,7 +32,8 @@ export const overview = async ({ ask, costs, limit }: Requests["overview"]["args
     all += amount;
     if (stacks.blamed(profile.stack[row] ?? 0) !== undefined) mine += amount;
   }
-  return { totals: totalsOf(data), lists, counts, mine: all > 0 ? mine / all : 1, live: liveByFunction(list, stacks) };
+  const wrappers = stacks.answer.wrappers ?? [];
+  return { totals: totalsOf(data), lists, counts, mine: all > 0 ? mine / all : 1, live: liveByFunction(list, stacks), wrappers };
 };
 
 /** The levels that are more inner than the blamed one, innermost first. */

@@ -2,7 +2,7 @@
 import type { Cost } from "../costs";
 import type { Normal } from "../state";
 import type { Flame } from "./flame";
-import type { Level, Look } from "./stacks";
+import type { Level, Look, Wrapper } from "./stacks";
 import type { Direction, Sort } from "./tree";
 
 /**
@@ -19,7 +19,7 @@ export type Stack = { stack: number; sums: Float64Array; base: Float64Array | un
 export type Totals = { sums: Float64Array; base: Float64Array | undefined; answer: Record<string, number>; from_ns: number; to_ns: number };
 export type Entry = Row & { via: Level[]; stacks: number };
 /** `live`: live bytes by blamed function (`functionName`). */
-export type Overview = { totals: Totals; lists: Record<string, Entry[]>; counts: Record<string, number>; mine: number; live: Map<string, number> };
+export type Overview = { totals: Totals; lists: Record<string, Entry[]>; counts: Record<string, number>; mine: number; live: Map<string, number>; wrappers: Wrapper[] };
 
 /** A function before, and after in each run. `row`: its row in the first run, for the details. Undefined if neither that run nor the base has it. */
 export type Change = { level: Level; name: string; row: Row | undefined; before: number; after: number[] };
@@ -62,6 +62,10 @@ export type Requests = {
   /** `asks`: one per run, all with the same base. */
   diff: { args: { asks: Ask[]; look: Look; cost: Cost; normal: Normal | undefined }; result: Change[] };
   elsewhere: { args: { ask: Ask; look: Look; cost: Cost; measures: Measure[] }; result: Elsewhere[] };
+  suppress: { args: { text: string }; result: Record<string, unknown> };
+  /** Only in the viewer: opens a file and returns its index, or forgets one. */
+  add: { args: { file: File }; result: number };
+  remove: { args: { trace: number }; result: number };
   text: { args: { ask: Ask; look: Look; format: "csv" | "json" | "folded"; cost: Cost }; result: string };
 };
 export type Op = keyof Requests;

@@ -58,6 +58,10 @@ export class Report implements Source {
     return view === "memory" && words.has("at") ? measuredAt(answer, this.time(words.get("at") ?? "")) : answer;
   }
 
+  async suppress(): Promise<Answer> {
+    throw new Refusal("A report cannot use more suppressions: open the trace with `heaptrack analyze`.");
+  }
+
   private text(file: string): Answer {
     const text = this.data.sources[file];
     if (text === undefined) throw new Refusal(`The text of ${file} is not in this report.`);

@@ -9,6 +9,8 @@ export type Answer = Record<string, unknown>;
 
 export interface Source {
   get(view: string, trace: number, query: string): Promise<Answer>;
+  /** Adds suppressions, in LeakSanitizer's format. */
+  suppress(text: string): Promise<Answer>;
   /** True for a report, false for a server. */
   readonly isReport: boolean;
 }
@@ -21,10 +23,18 @@ export class Server implements Source {
 
   constructor(private readonly base: string) {}
 
-  async get(view: string, trace: number, query: string): Promise<Answer> {
+  get(view: string, trace: number, query: string): Promise<Answer> {
+    return this.request(`${view}?trace=${trace}${query ? `&${query}` : ""}`, {});
+  }
+
+  suppress(text: string): Promise<Answer> {
+    return this.request("suppressions", { method: "POST", body: text, headers: { "content-type": "text/plain" } });
+  }
+
+  private async request(address: string, how: RequestInit): Promise<Answer> {
     let response: Response;
     try {
-      response = await fetch(`${this.base}api/${view}?trace=${trace}${query ? `&${query}` : ""}`, { credentials: "same-origin" });
+      response = await fetch(`${this.base}api/${address}`, { ...how, credentials: "same-origin" });
     } catch {
       throw new Refusal("Can't reach heaptrack. Was `heaptrack analyze` stopped? Start it again and reload this page.");
     }

@@ -4,7 +4,10 @@
 // keys, root first. Must hold: a key is made from the name of a level and not from its index, because indexes change when a live trace gets new names.
 // So a key means the same for every query and every version of a trace, and expanded, zoomed and selected parts stay so. A part whose name changes is
 // no longer expanded.
-import { namelessIn, pairedNames } from "./pairing";
+import type { Pairs } from "./pairing";
+
+/** A function that counts as a part of the allocator. */
+export type Wrapper = { function: string | null; short: string | null; module: string | null; reason: "name" | "numbers" | "rule" | "query"; callers: number; sizes: number; stacks: number };
 
 export type StacksAnswer = {
   strings: string[];
@@ -17,9 +20,12 @@ export type StacksAnswer = {
     offset: (number | null)[];
     class: (string | null)[];
     inlined: (boolean | number)[];
+    /** How many letters of the short name are its namespace. */
+    namespace: (number | null)[];
   };
   nodes: { parent: number[]; level: number[] };
-  stacks: { node: number[]; blamed: number[]; suppressed?: number[] };
+  stacks: { node: number[]; owner?: number[]; blamed: number[]; suppressed?: number[] };
+  wrappers?: Wrapper[];
   suppressions?: { pattern: string; source: string }[];
 };
 
@@ -35,6 +41,8 @@ export type Level = {
   offset: number | null;
   class: string | null;
   inlined: boolean;
+  /** Undefined for a level that is not from the table of stacks. */
+  namespace?: string | null;
 };
 
 export const lookName = (look: Look): string => `${look.levels} ${look.merge} ${look.recursion}`;
@@ -51,7 +59,7 @@ export type Paths = { start: Uint32Array; keys: Uint32Array; levels: Uint32Array
 /** `ofLevel` is the key of each level, `names` has the name of each key. */
 export type Keys = { names: Map<number, string>; ofLevel: Uint32Array };
 
-const NOTHING: Level = { function: null, short: null, file: null, line: null, module: null, offset: null, class: null, inlined: false };
+const NOTHING: Level = { function: null, short: null, file: null, line: null, module: null, offset: null, class: null, inlined: false, namespace: null };
 
 export class Stacks {
   readonly count: number;
@@ -59,15 +67,12 @@ export class Stacks {
   private readonly keyOf = new Map<Merge, Keys>();
   private depths: Uint32Array | undefined;
 
-  private readonly paired: string[] | undefined;
-
-  /** `border` is only given for two joined traces: the levels from this index on belong to the base. */
+  /** `paired` is only given for two joined traces: the levels from `border` on belong to the base, and `pairs` has the names of functions. */
   constructor(
     readonly answer: StacksAnswer,
-    border?: number,
+    private readonly paired?: { border: number; pairs: Pairs },
   ) {
     this.count = answer.stacks.node.length;
-    this.paired = border === undefined ? undefined : pairedNames(answer, border);
   }
 
   /** The level that stands for a stack of which no level is shown. */
@@ -82,15 +87,18 @@ export class Stacks {
       const index = column[id];
       return index === null || index === undefined ? null : (strings[index] ?? null);
     };
+    const short = text(levels.short);
+    const namespace = levels.namespace[id] ?? null;
     return {
       function: text(levels.function),
-      short: text(levels.short),
+      short,
       file: text(levels.file),
       line: levels.line[id] ?? null,
       module: text(levels.module),
       offset: levels.offset[id] ?? null,
       class: levels.class[id] ?? null,
       inlined: Boolean(levels.inlined[id]),
+      namespace: namespace === null ? null : (short?.slice(0, namespace) ?? null),
     };
   }
 
@@ -104,6 +112,13 @@ export class Stacks {
   blamed(stack: number): number | undefined {
     const node = this.answer.stacks.blamed[stack];
     return node === undefined || node < 0 ? undefined : this.answer.nodes.level[node];
+  }
+
+  /** The level that owns the memory of a stack. A report of an older version does not have it. */
+  owner(stack: number): number | undefined {
+    const node = this.answer.stacks.owner?.[stack];
+    const level = node === undefined || node <= 0 ? undefined : this.answer.nodes.level[node];
+    return level ?? this.blamed(stack) ?? this.whole(stack)[0];
   }
 
   /** The levels of a stack, leaf first. */
@@ -123,7 +138,7 @@ export class Stacks {
     if (known && known.ofLevel.length === count) return known;
     const fresh: Keys = { names: new Map(), ofLevel: new Uint32Array(count) };
     for (let level = 0; level < count; level++) {
-      const name = this.keyName(level, merge);
+      const name = this.nameOf(level, merge);
       let key = hash(name);
       // The key is taken if another name has the same hash. That is rare.
       while ((fresh.names.get(key) ?? name) !== name) key = (key + 1) & LARGEST_KEY;
@@ -134,11 +149,12 @@ export class Stacks {
     return fresh;
   }
 
-  private keyName(id: number, merge: Merge): string {
+  /** The name of a level, which is equal for all levels with the same key. `pairs`: the names of several runs instead of those of this one. */
+  nameOf(id: number, merge: Merge, pairs = this.paired?.pairs): string {
     const level = this.level(id);
-    if (!this.paired) return keyName(level, merge);
+    if (!this.paired || !pairs) return keyName(level, merge);
     // Lines and folders are ignored, because a line moves with every change above it and a module may be in another folder.
-    if (merge === "function" || merge === "line") return this.paired[id] ?? namelessIn(null);
+    if (merge === "function" || merge === "line") return pairs.nameOf(level, id >= this.paired.border);
     return keyName({ ...level, module: level.module?.slice(level.module.lastIndexOf("/") + 1) ?? null }, merge);
   }
 
@@ -258,19 +274,8 @@ export const keyName = (level: Level, merge: Merge): string => {
   }
 };
 
-/** The part before the last `::` of the short name outside brackets; without one, the module. */
-export const namespace = (level: Level): string => {
-  const short = level.short ?? level.function ?? "";
-  let depth = 0;
-  let last = -1;
-  for (let place = 0; place + 1 < short.length; place++) {
-    const letter = short[place] ?? "";
-    if ("<([{".includes(letter)) depth += 1;
-    else if (">)]}".includes(letter)) depth = Math.max(0, depth - 1);
-    else if (depth === 0 && letter === ":" && short[place + 1] === ":") last = place;
-  }
-  return last > 0 ? short.slice(0, last) : (level.module ?? "");
-};
+/** The namespace of a level, as the engine decided; without one, the module. */
+export const namespace = (level: Level): string => level.namespace ?? level.module ?? "";
 
 /** `[function:|file:|module:]TEXT` or `/REGEX/`. An invalid regular expression matches nothing. */
 export const matcher = (pattern: string): ((level: Level) => boolean) => {

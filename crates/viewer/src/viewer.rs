@@ -1,0 +1,146 @@
+//! All open files, and the answers about them.
+use crate::file::File;
+use analysis::{Query, StackTable};
+use answers::{NamedText, Options, Question, Refusal, Settings, check_suppressions, question};
+use format::Domain;
+use heaptrack_trace::ReadAt;
+use serde_json::json;
+use std::sync::Arc;
+
+/// Open files, each with a number. The numbers of closed files are not used again.
+pub struct Viewer {
+    files: Vec<Option<File>>,
+    options: Options,
+}
+
+impl Default for Viewer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Viewer {
+    /// Has no files. Known leaks are those of heaptrack's own list and those that a program names itself, as for
+    /// `print`.
+    pub fn new() -> Self {
+        let tool = format!("heaptrack {}", env!("CARGO_PKG_VERSION"));
+        let options = Options { rules: None, suppressions: Vec::new(), builtin: true, embedded: true, tool };
+        Viewer { files: Vec::new(), options }
+    }
+
+    /// Begins to read a file and returns its number. `name` is its name in messages.
+    pub fn open(&mut self, name: &str, bytes: Arc<dyn ReadAt>) -> usize {
+        let mut file = File::new(name, &bytes);
+        file.start(Domain::Malloc);
+        self.files.push(Some(file));
+        self.files.len() - 1
+    }
+
+    /// Forgets a file.
+    pub fn close(&mut self, number: usize) {
+        if let Some(file) = self.files.get_mut(number) {
+            *file = None;
+        }
+    }
+
+    /// Reads at most this many blocks of a file that is being read. Returns false if no file is.
+    pub fn work(&mut self, blocks: usize) -> bool {
+        let options = &self.options;
+        self.files.iter_mut().flatten().any(|file| file.work(blocks, options))
+    }
+
+    /// Answers a question of the page, as the server does: `view` and `query` are those of an address.
+    pub fn answer(&mut self, view: &str, query: &str) -> Result<Vec<u8>, Refusal> {
+        match question(view, query)? {
+            Question::Status { trace, domain } => {
+                if let Some(Some(file)) = self.files.get_mut(trace) {
+                    file.start(domain);
+                }
+                Ok(self.status(trace, domain))
+            }
+            Question::Pairs { trace, base, earlier, domain } => {
+                let runs = [earlier, vec![trace]].concat();
+                for number in runs.iter().chain([&base]) {
+                    self.file(*number)?.start(domain);
+                }
+                let table = |number: &usize| -> Result<&StackTable, Refusal> {
+                    let file = self.files.get(*number).and_then(Option::as_ref).ok_or_else(|| missing(*number))?;
+                    Ok(file.of(domain).opened()?.1)
+                };
+                let runs: Vec<&StackTable> = runs.iter().map(table).collect::<Result<_, _>>()?;
+                answers::pairs(table(&base)?, &runs)
+            }
+            Question::SourceText { file, .. } => Err(Refusal::new(
+                404,
+                format!(
+                    "{file} is not in the trace, and this page reads no other files. On Linux, heaptrack analyze shows it."
+                ),
+            )),
+            Question::View { trace, view, query } => {
+                let file = self.file(trace)?;
+                file.start(query.domain);
+                let (open, table) = file.of(query.domain).opened()?;
+                answers::answer(view, open, table, &query)
+            }
+        }
+    }
+
+    /// Replaces the user's rules and suppressions. `json` is a [`Settings`]. Returns JSON without content.
+    pub fn configure(&mut self, json: &str) -> Result<Vec<u8>, Refusal> {
+        let bad = |sentence: String| Refusal::new(400, sentence);
+        let Settings { rules, suppressions } = serde_json::from_str(json).map_err(|error| bad(error.to_string()))?;
+        let options = Options { rules, suppressions, ..self.options.clone() };
+        options.check().map_err(|error| bad(error.to_string()))?;
+        self.options = options;
+        self.files.iter_mut().flatten().for_each(|file| file.retable(&self.options));
+        Ok(b"{}".to_vec())
+    }
+
+    /// Adds suppressions and returns JSON, as the server does.
+    pub fn suppress(&mut self, text: &str) -> Result<Vec<u8>, Refusal> {
+        let added = check_suppressions(text).map_err(|bad| Refusal::new(400, bad))?;
+        self.options.suppressions.push(NamedText { name: "the chosen file".to_owned(), text: text.to_owned() });
+        self.files.iter_mut().flatten().for_each(|file| file.retable(&self.options));
+        Ok(json!({ "added": added }).to_string().into_bytes())
+    }
+
+    /// Returns the text that `print --view` prints. `words` are its options, and `base` is the number of the file to
+    /// compare with.
+    pub fn view(
+        &mut self,
+        number: usize,
+        view: &str,
+        words: &[(&str, &str)],
+        base: Option<usize>,
+    ) -> Result<String, String> {
+        let query = Query::new(words.iter().copied()).map_err(|bad| bad.to_string())?;
+        for number in [Some(number), base].into_iter().flatten() {
+            self.file(number).map_err(|refusal| refusal.sentence)?.start(query.domain);
+        }
+        while self.work(usize::MAX) {}
+        let opened = |number: usize| {
+            let file = self.files.get(number).and_then(Option::as_ref).ok_or_else(|| missing(number).sentence)?;
+            file.of(query.domain).opened().map_err(|refusal| refusal.sentence)
+        };
+        let (open, table) = opened(number)?;
+        let base = base.map(opened).transpose()?;
+        open.view(view, &query, table, base).map_err(|error| error.to_string())
+    }
+
+    fn file(&mut self, number: usize) -> Result<&mut File, Refusal> {
+        self.files.get_mut(number).and_then(Option::as_mut).ok_or_else(|| missing(number))
+    }
+
+    fn status(&self, asked: usize, domain: Domain) -> Vec<u8> {
+        let of = |number| if number == asked { domain } else { Domain::Malloc };
+        let files = self.files.iter().enumerate();
+        let traces: Vec<_> = files.map(|(number, file)| file.as_ref().map(|file| file.status(of(number)))).collect();
+        json!({ "tool": self.options.tool, "traces": traces, "beside": [], "compare": null, "report": null })
+            .to_string()
+            .into_bytes()
+    }
+}
+
+fn missing(number: usize) -> Refusal {
+    Refusal::new(404, format!("There is no trace number {}.", number.saturating_add(1)))
+}

@@ -1,0 +1,184 @@
+//! `--sample`: what a sample says about all blocks, and how often it is right.
+use channel::SamplingSetup;
+use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::sampled::{Coverage, TOTALS, cover_stacks, cover_totals, report, resample, total};
+use heaptrack_tests::{Folder, Program, scale};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+
+const LISTS: &str =
+    "x=[bytes(i%3000) for i in range(40000)]; y={i: str(i)*(i%30) for i in range(40000)}; z=sorted(y.values())";
+const SQL: &str = "create table t(a,b); with recursive n(i) as (select 1 union all select i+1 from n where i<20000) insert into t select i, hex(randomblob(i%200)) from n; select count(*), max(length(b)) from t group by a%97;";
+const PERL: &str = "my %h; for my $i (1..40000) { push @{$h{$i % 500}}, 'y' x ($i % 200) } print scalar keys %h";
+
+/// How many stacks of a program are compared: those with the most allocations.
+const STACKS: usize = 200;
+
+/// Six programs with different heaps. Each makes the same calls in every run.
+fn programs() -> Vec<(&'static str, Program)> {
+    vec![
+        ("python", Program::new("/usr/bin/python3").env("PYTHONHASHSEED", "0").env("PYTHONMALLOC", "malloc").args(["-c", LISTS])),
+        ("sqlite", Program::new("sqlite3").args([":memory:", SQL])),
+        ("perl", Program::new("perl").env("PERL_HASH_SEED", "0").args(["-e", PERL])),
+        ("jq", Program::new("jq").args(["-n", "[range(6000) | {a: ., b: (tostring * 5)}] | map(.b) | length"])),
+        ("sort", Program::new("bash").args(["-c", "for i in {1..8000}; do a[i]=$((i*7919%10007))x; done; echo ${#a[@]}"])),
+        ("mawk", Program::new("mawk").args(["BEGIN { for (i = 0; i < 30000; i++) { a[i] = sprintf(\"%d-%d\", i, i * i); b = b a[i] } print length(b) }"])),
+    ]
+}
+
+/// A rate at which about this many blocks are taken.
+fn rate_for(exact: &Value, samples: u64) -> u64 {
+    (total(exact, "allocated_bytes") / samples).clamp(64, 1_000_000)
+}
+
+fn assert_between(name: &str, coverage: Coverage, (least, most): (f64, f64)) {
+    let percent = coverage.percent();
+    println!("{name}: {percent:.1} % of {}", coverage.tried);
+    assert!((least..=most).contains(&percent), "{name}: {percent:.1} % of {} intervals hold the truth", coverage.tried);
+}
+
+/// Few seeds say less: five standard errors below the 94 % that all of them give.
+fn least_of_few(tried: u64) -> f64 {
+    94.0 - 500.0 * (0.94 * 0.06 / tried as f64).sqrt()
+}
+
+/// The sampler of the target, applied to exact traces of six programs with many seeds. The intervals that `print --json`
+/// shows hold the truth as often as they claim to.
+#[test]
+fn intervals_hold_the_truth_as_often_as_they_say() {
+    let folder = Folder::new();
+    let mut covered: HashMap<String, Coverage> = HashMap::new();
+    for (name, program) in programs() {
+        let exact = program.recorded();
+        assert_eq!(exact.code, 0, "{name}: {}", exact.stderr);
+        let truth = report(&exact.trace, STACKS);
+        let rate = rate_for(&truth, 1500);
+        for seed in 0..scale::count(200) {
+            let sampled = folder.join("sampled.htz");
+            resample(&exact.trace, &sampled, SamplingSetup { rate, exact_above: 0, seed });
+            let estimate = report(&sampled, 0);
+            cover_totals(&truth, &estimate, &mut covered);
+            cover_stacks(&truth, &estimate, rate, &mut covered);
+        }
+    }
+    let mut names: Vec<_> = covered.keys().cloned().collect();
+    names.sort();
+    for name in names {
+        let bounds = match scale::soak() {
+            true => (93.0, if name.contains("small") { 100.0 } else { 97.0 }),
+            false => (least_of_few(covered[&name].tried), 100.0),
+        };
+        assert_between(&name, covered[&name], bounds);
+    }
+}
+
+/// Recordings that really sample: their intervals, too, hold the numbers of an exact recording.
+#[test]
+fn live_samples_agree_with_an_exact_recording() {
+    let mut covered: HashMap<String, Coverage> = HashMap::new();
+    for (name, program) in programs() {
+        let truth = report(&program.recorded().trace, 1);
+        let rate = rate_for(&truth, 1500);
+        for seed in 0..scale::count(10) {
+            let seed = seed.to_string();
+            let run =
+                program.clone().option("--sample").option(rate.to_string()).env("HEAPTRACK_TEST_SAMPLE_SEED", &seed);
+            let outcome = run.recorded();
+            assert_eq!(outcome.code, 0, "{name}: {}", outcome.stderr);
+            let estimate = report(&outcome.trace, 1);
+            for lost in ["lost_events", "unknown_frees", "implied_frees"] {
+                assert_eq!(total(&estimate, lost), 0, "{name}: {lost}");
+            }
+            assert_eq!(estimate["sampling"]["rate_bytes"], rate);
+            cover_totals(&truth, &estimate, &mut covered);
+        }
+    }
+    let mut all = Coverage::default();
+    covered.values().for_each(|coverage| all.merge(*coverage));
+    // The totals of one run depend on each other, so few runs may be far from 95 %.
+    assert_between("live", all, if scale::soak() { (89.0, 100.0) } else { (70.0, 100.0) });
+}
+
+fn refusal(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(heaptrack()).args(arguments).output().expect("heaptrack");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn sampled_trace(folder: &Folder) -> std::path::PathBuf {
+    let program = Program::new("perl").args(["-e", PERL]).option("--sample").option("10k");
+    let outcome = program.recorded();
+    let path = folder.join("sampled.htz");
+    std::fs::copy(&outcome.trace, &path).expect("copied");
+    path
+}
+
+/// With `--exact-above 1` every block is taken, so a recording that samples has the numbers of one that does not. The
+/// static program is patched, and decides after the real call.
+#[test]
+fn a_sample_of_all_blocks_is_exact() {
+    for name in ["sampled_calls", "sampled_calls_static"] {
+        let program = Program::target(name);
+        let exact = program.recorded();
+        let sampled = program.clone().option("--sample").option("16M").option("--exact-above").option("1").recorded();
+        assert_eq!((sampled.code, &sampled.stdout), (0, &exact.stdout), "{name}: {}", sampled.stderr);
+        let (exact, sampled) = (report(&exact.trace, 1), report(&sampled.trace, 1));
+        for (total_name, _) in TOTALS {
+            assert_eq!(total(&sampled, &format!("{total_name}_error")), 0, "{name}: {total_name}");
+        }
+        for of_all in
+            ["allocations", "deallocations", "allocated_bytes", "temporary", "leaked_bytes", "leaked_allocations"]
+        {
+            assert_eq!(total(&sampled, of_all), total(&exact, of_all), "{name}: {of_all}");
+        }
+        for missing in ["lost_events", "unknown_frees", "implied_frees"] {
+            assert_eq!(total(&sampled, missing), 0, "{name}: {missing}");
+        }
+    }
+}
+
+/// What needs every block refuses a sample, with a sentence.
+#[test]
+fn what_needs_every_block_refuses_a_sample() {
+    let folder = Folder::new();
+    let trace = sampled_trace(&folder);
+    let (trace, out) = (trace.to_str().expect("text"), folder.join("out"));
+    let out = out.to_str().expect("text");
+    for (arguments, words) in [
+        (vec!["merge", trace, trace, "-o", out], "its blocks were sampled"),
+        (vec!["diff", trace, trace], "a comparison needs every block"),
+        (vec!["check", "--max-peak", "1G", trace], "a budget needs every block"),
+        (vec!["export", "--to", "heaptrack", trace, "-o", out], "--to heaptrack needs every block"),
+        (vec!["export", "--to", "massif", trace, "-o", out], "--to massif needs every block"),
+        (vec!["--sample", "512k", "--follow", "true"], "cannot be used with"),
+        (vec!["--sample", "512k", "-p", "1"], "cannot be used with"),
+        (vec!["--sample", "0", "true"], "must be at least 1"),
+        (vec!["--sample", "1G", "true"], "must be at most 16.0 MB"),
+        (vec!["--exact-above", "64k", "true"], "--sample"),
+    ] {
+        let (code, stderr) = refusal(&arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(words), "{arguments:?}: {stderr}");
+    }
+}
+
+/// A part of a sampled trace has the numbers that the whole trace has for that part.
+#[test]
+fn a_part_of_a_sampled_trace_is_a_sampled_trace() {
+    let folder = Folder::new();
+    let trace = sampled_trace(&folder);
+    let part = folder.join("part.htz");
+    let (code, stderr) = refusal(&["trim", trace.to_str().unwrap(), "--to", "50%", "-o", part.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{stderr}");
+    let json = |path: &Path, more: &[&str]| -> serde_json::Value {
+        let output =
+            Command::new(heaptrack()).args(["print", "--json"]).args(more).arg(path).output().expect("heaptrack");
+        serde_json::from_slice(&output.stdout).expect("json")
+    };
+    let (whole, part) = (json(&trace, &["--to", "50%"]), json(&part, &[]));
+    assert_eq!(part["sampling"], whole["sampling"]);
+    for name in TOTALS.iter().flat_map(|(name, _)| [name.to_string(), format!("{name}_error")]) {
+        assert_eq!(part["totals"][&name], whole["totals"][&name], "{name}");
+    }
+}
