@@ -77,6 +77,11 @@ impl Target {
         (process::code(self.child.as_mut().expect("ours").wait().expect("can be waited for")), rest)
     }
 
+    /// Waits for the end of a program that a signal ends. Its stdin stays open, because a closed one could end it first.
+    pub fn wait(mut self) -> i32 {
+        process::code(self.child.as_mut().expect("ours").wait().expect("can be waited for"))
+    }
+
     pub fn maps(&self) -> String {
         std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).expect("the target lives")
     }

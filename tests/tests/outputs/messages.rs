@@ -3,7 +3,7 @@
 //!
 //! The commands run in a folder with the files of `prepare`. Empty lines are left out, and `#` stands for any number
 //! with its unit. With `HEAPTRACK_BLESS=1` the test writes the file anew from the output of the commands.
-use super::{command, said, succeed, with_traces};
+use super::{WITHOUT_MEMORY, command, said, succeed, with_traces};
 use heaptrack_tests::process::code;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::{target, workspace};
@@ -87,6 +87,16 @@ fn lossy() -> Vec<u8> {
     heaptrack_tests::replay::made::file(&blocks)
 }
 
+/// A trace with the parts of the resident memory at one instant, and without any event.
+fn measured() -> Vec<u8> {
+    use format::{MemoryInstant, MemoryParts, Session, Summary};
+    let session = Session { version: 1, command: vec!["app".into()], page_size: 4096, ..Session::default() };
+    let instant = MemoryInstant { time_ns: 1, rss_bytes: 4096, pss_bytes: 4096, ..MemoryInstant::default() };
+    let parts = MemoryParts { instants: vec![instant], ..MemoryParts::default() };
+    let summary = Summary { complete: true, ..Summary::default() };
+    heaptrack_tests::replay::made::file(&[session.to_block(), parts.to_block(), summary.to_block()])
+}
+
 /// A trace of five million events. Writing a row for each of them takes seconds, so that a command can be interrupted
 /// while its file is unfinished.
 fn large() -> Vec<u8> {
@@ -142,18 +152,20 @@ fn prepare() -> Folder {
     assert!(Command::new("mkfifo").arg(folder.join("pipe")).status().unwrap().success());
     assert!(Command::new("chmod").arg("755").arg(folder.join("script")).status().unwrap().success());
     succeed(folder.path(), &["trim", "t.htz", "-o", "replaced"]);
-    let recorded =
-        command(folder.path(), &["-q", "-o", "custom", "--", "./pool"]).stdout(Stdio::null()).output().unwrap();
-    assert_eq!(said(&recorded), "");
-    let words = ["-q", "--max-size", "1M", "-o", "folded", "--", "./renewal", "counted", "500000", "early"];
-    let recorded = command(folder.path(), &words).stdout(Stdio::null()).output().unwrap();
-    assert_eq!(said(&recorded), "");
+    let record = |words: &[&str]| {
+        let mut command = command(folder.path(), &["-q"]);
+        let recorded = command.args(WITHOUT_MEMORY).args(words).stdout(Stdio::null()).output().unwrap();
+        assert_eq!(said(&recorded), "");
+    };
+    record(&["-o", "custom", "--", "./pool"]);
+    record(&["--max-size", "1M", "-o", "folded", "--", "./renewal", "counted", "500000", "early"]);
     let mut damaged = fs::read(folder.join("folded.htz")).unwrap();
     let middle = damaged.len() / 2;
     damaged[middle..middle + 200].fill(0x55);
     write("damaged.htz", &damaged);
     write("lossy.htz", &lossy());
     write("large.htz", &large());
+    write("measured.htz", &measured());
     folder
 }
 
