@@ -12,8 +12,8 @@ set -eu
 
 # Programs of the zoo that only a soak uses. Debian only.
 zoo="lua5.4 liblua5.4-dev luajit python3-greenlet guile-3.0 erlang-base erlang-dev ocaml-nox ghc sbcl openjdk-17-jdk-headless libboost-context-dev libboost-fiber-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross postgresql-15 tcl swi-prolog-nox chicken-bin libchicken-dev libpth-dev libst-dev gforth chezscheme clisp python3-venv"
-# What tests/allocators needs.
-allocators="cmake linux-perf"
+# What tests/allocators needs. It and `make viewer` build Rust's standard library for targets that the toolchain does not have.
+allocators="cmake linux-perf rustc-web rust-web-src"
 # What `make soak-memory` needs.
 memory="python3-numpy"
 # What `make soak-production` needs.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records one Rust program with five allocators, dynamic and static, launched and attached, unstripped and with a separate debug file: every size must
+"""Records one Rust program with five allocators, with glibc and with musl, dynamic and static, launched and attached, unstripped and with a separate debug file: every size must
 have the same number of allocations and leaks, at the same source lines. Then mimalloc 3 with its main heap. Then records polars, pyarrow and duckdb in Python and compares with what these
 count themselves. Last, rustc and cargo, whose calls are counted by breakpoints and by a preloaded library. Needs cargo, cmake, pip, perf and a network.
 Usage: run.py HEAPTRACK FOLDER [rust | heaps | python | compilers]"""
@@ -11,6 +11,9 @@ HERE = Path(__file__).resolve().parent
 ALLOCATORS = ["system", "jemalloc", "mimalloc", "snmalloc", "rpmalloc"]
 # Linked statically, the program with rpmalloc crashes at the start of its second thread, also without heaptrack.
 STATIC = ["system", "jemalloc", "mimalloc"]
+# With musl, snmalloc would need a C++ compiler for musl, which Debian does not have.
+MUSL = ["system", "jemalloc", "mimalloc"]
+MUSL_TARGET = "x86_64-unknown-linux-musl"
 # Sizes whose allocations only the program itself makes, with their counts.
 EXPECTED = {777: (500, 500), 512: (2000, 0)}
 EXPECTED |= {1000 + i: (sum(1 for n in (5000, 4000) for j in range(n) if j % 7 == i), 0) for i in range(7)}
@@ -49,16 +52,44 @@ def check(what, trace):
     print(f"{what}: as expected, at lines {sorted({line for all in lines.values() for line in all})}", flush=True)
 
 
-def build(allocator, is_static):
-    folder = FOLDER / f"target-{'static-' if is_static else ''}{allocator}"
+def unwinder():
+    """Returns a folder with the unwinder that Rust's standard library for musl asks for: GCC's, which only misses a function of glibc."""
+    folder = FOLDER / "unwinder"
+    folder.mkdir(exist_ok=True)
+    source, made = folder / "missing.c", folder / "missing.o"
+    source.write_text("int _dl_find_object(void *address, void *found) { (void)address, (void)found; return -1; }\n")
+    subprocess.run(["musl-gcc", "-c", source, "-o", made], check=True)
+    library = subprocess.run(["gcc", "-print-file-name=libgcc_eh.a"], check=True, capture_output=True, text=True).stdout.strip()
+    shutil.copy(library, folder / "libunwind.a")
+    subprocess.run(["ar", "r", folder / "libunwind.a", made], check=True, capture_output=True)
+    return folder
+
+
+def build_for_musl(environment, kind):
+    """Adds what builds the program for musl, static or dynamic. The standard library is built from Debian's sources (rustc-web, rust-web-src)."""
+    flags = ["link-self-contained=no", "linker=musl-gcc", "link-arg=-lgcc"]
+    flags += ["target-feature=+crt-static", "relocation-model=static"] if kind == "static" else ["target-feature=+crt-static", "relocation-model=pic"]
+    environment["RUSTFLAGS"] = " ".join(f"-C {flag}" for flag in flags) + f" -L native={unwinder()}"
+    environment |= {"RUSTC": "/usr/bin/rustc", "RUSTC_BOOTSTRAP": "1", f"CC_{MUSL_TARGET.replace('-', '_')}": "musl-gcc"}
+    return ["--target", MUSL_TARGET, "-Zbuild-std=std,panic_unwind"]
+
+
+def build(allocator, kind):
+    """Kinds: dynamic, static (glibc), musl-static, musl-dynamic."""
+    folder = FOLDER / f"target-{kind}-{'' if kind.startswith('musl') else allocator}"
     features = [] if allocator == "system" else ["--features", allocator]
     target, environment, made = [], dict(os.environ), "release/matrix"
-    if is_static:
+    if kind == "static":
         made = f"x86_64-unknown-linux-gnu/{made}"
         target, environment["RUSTFLAGS"] = ["--target", "x86_64-unknown-linux-gnu"], "-C target-feature=+crt-static"
+    if kind.startswith("musl-"):
+        made = f"{MUSL_TARGET}/{made}"
+        target = build_for_musl(environment, kind.removeprefix("musl-"))
     subprocess.run(["cargo", "build", "--release", "--locked", "--quiet", "--target-dir", folder, *target, *features], cwd=HERE, check=True, env=environment)
-    program = FOLDER / (f"{allocator}-static" if is_static else allocator)
+    program = FOLDER / (allocator if kind == "dynamic" else f"{allocator}-{kind}")
     shutil.copy(folder / made, program)
+    is_linked = subprocess.run(["readelf", "-l", program], check=True, capture_output=True, text=True).stdout
+    assert ("INTERP" in is_linked) == (kind in ("dynamic", "musl-dynamic")), f"{program} is not {kind}"
     return program
 
 
@@ -91,8 +122,9 @@ def attach(program, trace, *options):
 
 
 def rust():
-    for allocator, is_static in [(one, False) for one in ALLOCATORS] + [(one, True) for one in STATIC]:
-        program = build(allocator, is_static)
+    kinds = [("dynamic", ALLOCATORS), ("static", STATIC), ("musl-static", MUSL), ("musl-dynamic", MUSL)]
+    for allocator, kind in [(one, kind) for kind, allocators in kinds for one in allocators]:
+        program = build(allocator, kind)
         stripped, symbols = split(program)
         for name, file, options in (("whole", program, []), ("split", stripped, ["--debug-path", symbols])):
             trace = FOLDER / f"{program.name}-{name}.htz"
