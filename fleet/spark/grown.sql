@@ -1,5 +1,6 @@
 -- Functions whose bytes at the peak grew: the mean of a trace in the seven days up to the last day of the dataset, against the seven
 -- days before. The first 20.
+-- Files of sites are small for their rows, so Spark may try to send all sites to every worker. The hint says which side is small.
 WITH last_day AS (SELECT max(CAST(date AS DATE)) AS day FROM sessions),
 traces AS (
     SELECT service,
@@ -10,7 +11,7 @@ traces AS (
     GROUP BY service
 ),
 bytes AS (
-    SELECT service, function,
+    SELECT /*+ BROADCAST(last_day) */ service, function,
         CAST(coalesce(sum(CASE WHEN CAST(date AS DATE) < date_sub(last_day.day, 6) THEN peak_bytes ELSE 0 END), 0) AS BIGINT) AS bytes_before,
         CAST(coalesce(sum(CASE WHEN CAST(date AS DATE) >= date_sub(last_day.day, 6) THEN peak_bytes ELSE 0 END), 0) AS BIGINT) AS bytes_after
     FROM sites CROSS JOIN last_day

@@ -70,10 +70,13 @@ def spark_engine(dataset):
     return lambda sql: [row.asDict() for row in spark.sql(sql).collect()]
 
 
+ENGINES = {"duckdb": duckdb_engine, "clickhouse": clickhouse_engine, "spark": spark_engine}
+
+
 def main():
     engine, dataset = sys.argv[1], os.path.abspath(sys.argv[2])
     repeat = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-    ask = {"duckdb": duckdb_engine, "clickhouse": clickhouse_engine, "spark": spark_engine}[engine](dataset)
+    ask = ENGINES[engine](dataset)
     answers = {"seconds": {}}
     for question in QUESTIONS:
         (sql,) = statements(engine, question, dataset)
@@ -89,4 +92,5 @@ def main():
     sys.stdout.write("ANSWERS " + json.dumps(answers, default=str) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -38,6 +38,7 @@ ask() {
 }
 
 /usr/bin/python3 "$here/record.py" "$heaptrack" traces 2000
+/usr/bin/python3 "$here/killed.py" "$heaptrack" "$program" traces killed
 rm -rf dataset scaled
 /usr/bin/time -f "2,000 traces added: %e s, %U s of CPU time" /usr/bin/python3 "$here/add.py" "$program" traces dataset
 ask dataset
