@@ -153,6 +153,8 @@ def main_heap():
     print("mimalloc 3: its main heap stays", flush=True)
 
 
+# A job that a shell has started in the background ignores SIGINT, and so would the recorders.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 FOLDER.mkdir(parents=True, exist_ok=True)
 PARTS = {"rust": rust, "heaps": main_heap} | {name: functools.partial(part, Tool(HEAPTRACK, FOLDER)) for name, part in programs.ALL.items()}
 for part in sys.argv[3:] or PARTS:
