@@ -140,7 +140,8 @@ soak-unit:
 soak-alone soak-short soak-long: soak-%:
 	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory end-to-end-$*
 
-# One Rust program with five allocators, mimalloc 3, polars, pyarrow and duckdb, rustc and cargo (tests/allocators/run.py). Needs a network.
+# One Rust program with five allocators, and real programs with allocators of their own, whose blocks are counted independently: busybox, Go, a node addon, redis, polars,
+# pyarrow, duckdb, Chromium, rustc and cargo (tests/allocators/run.py). Needs a network.
 soak-allocators:
 	tests/allocators/run.py target/release/heaptrack target/allocators
 

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Records one Rust program with five allocators, with glibc and with musl, dynamic and static, launched and attached, unstripped and with a separate debug file: every size must
-have the same number of allocations and leaks, at the same source lines. Then mimalloc 3 with its main heap. Then records polars, pyarrow and duckdb in Python and compares with what these
-count themselves. Last, rustc and cargo, whose calls are counted by breakpoints and by a preloaded library. Needs cargo, cmake, pip, perf and a network.
-Usage: run.py HEAPTRACK FOLDER [rust | heaps | python | compilers]"""
-import json, os, re, shutil, signal, subprocess, sys
+have the same number of allocations and leaks, at the same source lines. Then mimalloc 3 with its main heap. Then the programs of programs.py: busybox, a Go program, node with an addon, redis, polars, pyarrow
+and duckdb in Python, Chromium, rustc and cargo, whose calls are counted independently. Needs cargo, cmake, pip, perf and a network.
+Usage: run.py HEAPTRACK FOLDER [rust | heaps | busybox | go | node | redis | python | chromium | rustc | cargo]..."""
+import functools, json, os, re, shutil, signal, subprocess, sys
 from pathlib import Path
+
+import programs
+from programs import Tool
 
 HEAPTRACK, FOLDER = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 HERE = Path(__file__).resolve().parent
@@ -150,103 +153,9 @@ def main_heap():
     print("mimalloc 3: its main heap stays", flush=True)
 
 
-def record_python(python, name, code):
-    """Returns what the code printed, and the bytes that were live at its end, by allocator."""
-    script, trace = FOLDER / f"records_{name}.py", FOLDER / f"{name}.htz"
-    script.write_text(code + "\nsys.stdout.flush(); os._exit(0)\n")
-    printed = subprocess.run([HEAPTRACK, "-q", "-o", trace, python, script], check=True, capture_output=True, text=True).stdout
-    live = lambda allocator: json.loads(subprocess.run([HEAPTRACK, "print", "--json", "--view", "summary", "--allocator", allocator, trace], check=True, capture_output=True).stdout)["totals"]
-    return json.loads(printed), live
-
-
-def python():
-    subprocess.run([sys.executable, "-m", "venv", FOLDER / "venv"], check=True)
-    interpreter = FOLDER / "venv/bin/python"
-    subprocess.run([interpreter, "-m", "pip", "install", "-q", "polars==2.1.0", "pyarrow==26.0.1", "duckdb==2.0.0"], check=True)
-    told, live = record_python(interpreter, "arrow", """import os, sys, pyarrow as pa
-pool = pa.mimalloc_memory_pool(); pa.set_memory_pool(pool)
-kept = [pa.allocate_buffer(32768 + 64 * i) for i in range(100)]
-for i in range(5000): pa.allocate_buffer(100_000)
-print('[%d, %d]' % (pool.bytes_allocated(), pool.num_allocations()))""")
-    totals = live("mimalloc")
-    # Arrow rounds sizes up to 64 bytes before it calls the allocator, so both count the same.
-    assert told[0] <= totals["live_bytes"] <= told[0] + 100_000 and told[1] <= totals["allocations"] <= told[1] + 1000, (told, totals)
-    told, live = record_python(interpreter, "duck", """import os, sys, duckdb
-c = duckdb.connect(); c.execute("create table t as select range a, range * 2 b, 'x' || range s from range(2000000)")
-print(c.execute("select sum(memory_usage_bytes)::bigint from duckdb_memory()").fetchone()[0])""")
-    assert told * 0.98 <= live("jemalloc")["live_bytes"] <= told * 1.1, (told, live("jemalloc"))
-    told, live = record_python(interpreter, "polars", """import os, sys, polars as pl
-frame = pl.DataFrame({'a': list(range(1000000))}); kept = [frame.select(pl.col('a') + i) for i in range(20)]
-print(sum(one.estimated_size() for one in kept + [frame]))""")
-    assert told <= live("jemalloc")["live_bytes"] <= told * 1.2, (told, live("jemalloc"))
-    print("pyarrow, duckdb, polars: as they count themselves")
-
-
-# Where the kernel loads a position independent program without address randomisation.
-PIE_BASE = 0x555555554000
-SOURCE = """use std::collections::{BTreeMap, HashMap};
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)] pub struct A { a: u32, b: String, c: Vec<u8> }
-#[derive(Debug, Clone, PartialEq)] pub enum E { X(A), Y { m: HashMap<A, BTreeMap<String, Vec<A>>> }, Z(Box<E>) }
-pub fn f(n: usize) -> Vec<String> { (0..n).map(|i| format!("{i:?}")).filter(|s| s.len() > 2).collect() }
-fn main() { let e = E::Z(Box::new(E::X(A::default()))); println!("{:?} {:?}", e, f(100)); }
-"""
-
-
-def count_entries(program, functions, *command):
-    """Runs a command, and returns how often each of these functions of `program` was entered in it or in its children, by hardware breakpoints (at most four)."""
-    symbols = subprocess.run(["nm", "--defined-only", program], check=True, capture_output=True, text=True).stdout.split("\n")
-    places = {line.split()[2]: int(line.split()[0], 16) for line in symbols if line}
-    events = [word for name in functions for word in ("-e", f"mem:{PIE_BASE + places[name]:#x}:x")]
-    done = subprocess.run(["setarch", "-R", "perf", "stat", "-x,", *events, *command], check=True, capture_output=True, text=True, cwd=FOLDER)
-    return [int(line.split(",")[0]) for line in done.stderr.split("\n") if ",mem:" in line]
-
-
-def rustc(program):
-    """rustc has jemalloc under the names of libc. The breakpoints count in the process that is recorded, because rustc itself makes some calls more or less in each run."""
-    (FOLDER / "big.rs").write_text(SOURCE)
-    record = [HEAPTRACK, "-q", "--no-symbols", "-o", FOLDER / "rustc.htz", program, "-O", "--emit=obj", "big.rs"]
-    # There are only four breakpoints, and these functions are called a few times in every run.
-    rare = count_entries(program, ["posix_memalign", "memalign", "valloc"], *record)
-    often = count_entries(program, ["malloc", "calloc", "realloc", "aligned_alloc"], *record)
-    summary = report(FOLDER / "rustc.htz", "--view", "summary")
-    assert summary["totals"]["allocations"] == sum(often) + sum(rare), (often, rare, summary["totals"])
-    assert summary["unknown_frees"] == summary["lost_events"] == 0, summary
-    print(f"rustc: {sum(often) + sum(rare)} calls by breakpoints, the same in the trace")
-
-
-def cargo(program):
-    """cargo calls libc's functions, which count.c counts in a run of its own. A process has two more variables in that run, so the recorded one gets two as well."""
-    library, project = FOLDER / "count.so", FOLDER / "project"
-    subprocess.run(["cc", "-O1", "-shared", "-fPIC", HERE / "count.c", "-o", library], check=True)
-    (project / "src").mkdir(parents=True, exist_ok=True)
-    (project / "src/main.rs").write_text("fn main() {}\n")
-    head = "[package]\nname = '{}'\nversion = '0.1.0'\nedition = '2024'\n"
-    parts = [f"part{number}" for number in range(60)]
-    (project / "Cargo.toml").write_text(head.format("project") + "[workspace]\n[dependencies]\n" + "".join(f"{part} = {{ path = '{part}' }}\n" for part in parts))
-    for part in parts:
-        (project / part / "src").mkdir(parents=True, exist_ok=True)
-        (project / part / "src/lib.rs").write_text("")
-        (project / part / "Cargo.toml").write_text(head.format(part))
-    command = [program, "metadata", "--offline", "--format-version", "1"]
-    run = lambda words, **more: subprocess.run(words, check=True, capture_output=True, cwd=project, env=os.environ | more)
-    run(command)
-    for old in FOLDER.glob("count.[0-9]*"):
-        old.unlink()
-    run(command, LD_PRELOAD=str(library), COUNT_FILE=str(FOLDER / "count"))
-    # cargo asks rustc for its version. Of the two files, cargo's has the higher counts.
-    counted = max(tuple(int(word) for word in file.read_text().split()) for file in FOLDER.glob("count.[0-9]*"))
-    run([HEAPTRACK, "-q", "--no-symbols", "-o", FOLDER / "cargo.htz", *command], HEAPTRACK_NOTHING="1", HEAPTRACK_NEITHER="2")
-    totals = report(FOLDER / "cargo.htz", "--view", "summary")["totals"]
-    assert (totals["allocations"], totals["deallocations"]) == counted, (counted, totals)
-    print(f"cargo: {counted[0]} allocations and {counted[1]} frees by the counting library, the same in the trace")
-
-
-def compilers():
-    programs = Path(subprocess.run(["rustc", "--print", "sysroot"], check=True, capture_output=True, text=True).stdout.strip()) / "bin"
-    rustc(programs / "rustc")
-    cargo(programs / "cargo")
-
-
+# A job that a shell has started in the background ignores SIGINT, and so would the recorders.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 FOLDER.mkdir(parents=True, exist_ok=True)
-for part in sys.argv[3:] or ["rust", "heaps", "python", "compilers"]:
-    {"rust": rust, "heaps": main_heap, "python": python, "compilers": compilers}[part]()
+PARTS = {"rust": rust, "heaps": main_heap} | {name: functools.partial(part, Tool(HEAPTRACK, FOLDER)) for name, part in programs.ALL.items()}
+for part in sys.argv[3:] or PARTS:
+    PARTS[part]()

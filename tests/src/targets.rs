@@ -82,6 +82,7 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("memory_stats_mimalloc", "memory_stats.c", &["-DMIMALLOC", "-lmimalloc"], &[]),
     ("attach_new_jemalloc", "attach_new.cpp", &["-ljemalloc"], &[]),
     ("attach_new_tcmalloc", "attach_new.cpp", &["-ltcmalloc"], &[]),
+    ("attach_new_tcmalloc_minimal", "attach_new.cpp", &["-ltcmalloc_minimal"], &[]),
     ("attach_new_mimalloc", "attach_new.cpp", &["-lmimalloc"], &[]),
     ("libown.so", "libown.cpp", &["-O2", "-shared", "-fPIC"], &[]),
     ("attach_new_own", "attach_new.cpp", &["-L.", "-lown", "-Wl,-rpath,$ORIGIN"], &["libown.so"]),

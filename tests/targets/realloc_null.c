@@ -2,9 +2,12 @@
 #include <stdlib.h>
 #include "say.h"
 
+/* A compiler makes a malloc of `realloc(NULL, size)`. */
+static void *volatile nothing;
+
 int main(void) {
     for (int i = 0; i < 1000; i++) {
-        void *block = realloc(NULL, 5001);
+        void *block = realloc(nothing, 5001);
         KEEP(block);
         block = realloc(block, 5002);
         KEEP(block);

@@ -78,12 +78,18 @@ fn in_a_node_addon_whose_memory_is_mimallocs() {
     let addon = target("mimalloc_addon.node");
     let work = format!("console.log(require('{}').work())", addon.display());
     let launched = Program::new("node").args(["-e", &work]).same_output();
-    let wait = format!("process.stdin.once('data', () => {{ {work} }}); console.log('ready')");
-    let mut running = Target::spawn(Command::new("node").args(["-e", &wait]));
-    assert_eq!(running.line(), "ready");
-    let session = Session::attach(running.pid, &["--no-symbols"]);
-    assert_eq!(running.tell("go"), "1000");
-    for (trace, how) in [(launched.trace.as_path(), "launched"), (session.detach().trace.as_path(), "attached")] {
+    let attached = |before: &str| {
+        let wait = format!("{before}; process.stdin.once('data', () => {{ {work} }}); console.log('ready')");
+        let mut running = Target::spawn(Command::new("node").args(["-e", &wait]));
+        assert_eq!(running.line(), "ready");
+        let session = Session::attach(running.pid, &["--no-symbols"]);
+        assert_eq!(running.tell("go"), "1000");
+        session.detach()
+    };
+    let (early, late) = (attached(""), attached(&format!("require('{}')", addon.display())));
+    let ways =
+        [(&launched.trace, "launched"), (&early.trace, "before it is loaded"), (&late.trace, "after it was loaded")];
+    for (trace, how) in ways {
         let report = print(&["--allocator", "mimalloc", "--json", "--view", "summary"], trace);
         let report: serde_json::Value = serde_json::from_str(&report).unwrap();
         let totals = |name: &str| report["totals"][name].as_u64().unwrap();

@@ -327,6 +327,8 @@ fn operators_of_allocators_that_bring_their_own() {
         "attach_new",
         "attach_new_jemalloc",
         "attach_new_tcmalloc",
+        // Its symbols are in another order.
+        "attach_new_tcmalloc_minimal",
         "attach_new_mimalloc",
         "attach_new_own",
         "attach_new_alias",

@@ -10,6 +10,7 @@ use crate::memory::Memory;
 use capture::allocators::Family;
 use capture::entry::Shim;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl};
+use std::iter;
 
 /// The most bytes of a function that are decoded. It is also how many are decoded if its size is not known.
 const MOST_CODE: u64 = 16 << 10;
@@ -21,6 +22,8 @@ pub struct Candidate {
     pub wanted: Wanted,
     /// Its first instructions, or why they cannot be displaced.
     pub site: Result<Site, &'static str>,
+    /// The allocators of its other names, as `mi_malloc` is another name of mimalloc's `malloc`.
+    pub other_groups: Vec<(Family, String)>,
     /// The target, if the function is only a jump.
     pub forwards_to: Option<u64>,
     /// The targets of its direct calls and jumps outside of itself.
@@ -54,7 +57,7 @@ impl<'a> Look<'a> {
         };
         let mut candidates: Vec<Candidate> = Vec::new();
         // If a function has several names, the first one counts: malloc and free, then names without a prefix, then
-        // those that do not throw.
+        // those that do not throw, then those of C++.
         let mut functions: Vec<&Function> = symbols.functions.iter().filter(usable).collect();
         functions.sort_by_cached_key(|function| {
             let name = function.name.as_str();
@@ -63,13 +66,16 @@ impl<'a> Look<'a> {
             (
                 !matches!(name, "malloc" | "free"),
                 !is_plain,
-                wanted.is_none_or(|wanted| matches!(wanted.shim, Shim::New | Shim::ResizeNew)),
+                wanted.as_ref().is_none_or(|wanted| matches!(wanted.shim, Shim::New | Shim::ResizeNew)),
+                wanted.is_none_or(|wanted| !wanted.group.0.is_addition()),
             )
         });
         for function in functions {
             let Some(wanted) = allocators.find(&function.name) else { continue };
-            let is_known = candidates.iter().any(|known| known.function.at == function.at);
-            if !is_known && maps.at(function.at).is_some_and(|mapping| mapping.execute) {
+            let known = candidates.iter_mut().find(|known| known.function.at == function.at);
+            if let Some(known) = known {
+                known.other_groups.push(wanted.group);
+            } else if maps.at(function.at).is_some_and(|mapping| mapping.execute) {
                 candidates.push(Candidate::new(function, wanted, memory));
             }
         }
@@ -80,33 +86,39 @@ impl<'a> Look<'a> {
 }
 
 /// Keeps the functions of allocators: of each group that has a function that allocates and one that frees. Operators,
-/// C23's variants of free and the functions of a sandbox are kept if there is any such group. `may_lack_free` is
-/// that of the `Look`.
+/// C23's variants of free and the functions of a sandbox are kept if there is any such group. A function is in the groups of
+/// all its names. `may_lack_free` is that of the `Look`.
 pub fn keep_allocators(candidates: &mut Vec<Candidate>, may_lack_free: bool) {
     let has = |group: &(Family, String), is: fn(&Wanted) -> bool| {
-        candidates
-            .iter()
-            .any(|other| &other.wanted.group == group && !other.wanted.is_no_allocator() && is(&other.wanted))
+        let of_group = |other: &Candidate| other.groups().any(|one| one == group);
+        candidates.iter().any(|other| of_group(other) && !other.wanted.is_no_allocator() && is(&other.wanted))
     };
     let is_whole = |group: &(Family, String)| {
         let frees = has(group, |w| w.meaning.is_free()) || may_lack_free && group.0 == Family::Libc;
         !group.0.is_addition() && has(group, |w| w.meaning.is_allocating()) && frees
     };
-    let mut groups: Vec<(Family, String)> = candidates.iter().map(|other| other.wanted.group.clone()).collect();
+    let mut groups: Vec<(Family, String)> = candidates.iter().flat_map(|other| other.groups().cloned()).collect();
     groups.sort();
     groups.dedup();
     groups.retain(is_whole);
     candidates.retain(|candidate| {
-        let group = &candidate.wanted.group;
-        // jemalloc without a prefix is an addition to the malloc that it defines.
-        let is_plain_jemalloc = group.0 == Family::Jemalloc && group.1.is_empty();
-        let is_addition = group.0.is_addition() || candidate.wanted.is_no_allocator() || is_plain_jemalloc;
-        let is_needed = group.0 != Family::Duckdb || groups.iter().any(|(family, _)| *family == Family::Jemalloc);
-        groups.contains(group) || is_addition && is_needed && !groups.is_empty()
+        let is_kept = |group: &(Family, String)| {
+            // jemalloc without a prefix is an addition to the malloc that it defines.
+            let is_plain_jemalloc = group.0 == Family::Jemalloc && group.1.is_empty();
+            let is_addition = group.0.is_addition() || candidate.wanted.is_no_allocator() || is_plain_jemalloc;
+            let is_needed = group.0 != Family::Duckdb || groups.iter().any(|(family, _)| *family == Family::Jemalloc);
+            groups.contains(group) || is_addition && is_needed && !groups.is_empty()
+        };
+        candidate.groups().any(is_kept)
     });
 }
 
 impl Candidate {
+    /// The allocators of all its names.
+    fn groups(&self) -> impl Iterator<Item = &(Family, String)> {
+        iter::once(&self.wanted.group).chain(&self.other_groups)
+    }
+
     /// Returns true for an operator that calls one of `functions`. C++'s operators do nothing else that matters here.
     pub fn is_operator_that_calls(&self, functions: &[u64]) -> bool {
         self.function.name.starts_with("_Z") && self.leads_to.iter().any(|to| functions.contains(to))
@@ -125,6 +137,7 @@ impl Candidate {
             function: function.clone(),
             wanted,
             site,
+            other_groups: Vec::new(),
             forwards_to: forwards_to(function.at, &code).map(|to| behind_table(memory, to)),
             leads_to: targets(memory, function.at, &code),
         }

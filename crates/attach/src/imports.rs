@@ -46,6 +46,13 @@ struct Dynamic {
     strings: u64,
 }
 
+/// Returns the export of that name that the loader finds first, in the order of its list.
+pub fn first_of<'a>(name: &[u8], list: &[Listed], exports: &'a [Export]) -> Option<&'a Export> {
+    let place = |export: &Export| list.iter().position(|listed| listed.bias == export.bias);
+    let known = exports.iter().filter(|export| export.name.as_bytes() == name);
+    known.filter_map(|export| Some((place(export)?, export))).min_by_key(|(place, _)| *place).map(|(_, export)| export)
+}
+
 /// Returns all words that lead to one of `functions`.
 pub fn find(
     memory: &Memory,
@@ -62,12 +69,7 @@ pub fn find(
     let loader_at = list.iter().position(|listed| {
         object_of(listed).is_some_and(|object| (object.start..object.end).contains(&loader.changed))
     });
-    let order: Vec<u64> = list.iter().map(|listed| listed.bias).collect();
-    let first_of = |name: &[u8]| {
-        let known = exports.iter().filter(|export| export.name.as_bytes() == name);
-        let known = known.filter_map(|export| Some((order.iter().position(|bias| *bias == export.bias)?, export.at)));
-        known.min().map(|(_, at)| at)
-    };
+    let first_of = |name: &[u8]| first_of(name, list, exports).map(|export| export.at);
     let mut found = Vec::new();
     for (place, listed) in list.iter().enumerate() {
         let Some(object) = object_of(listed) else { continue };

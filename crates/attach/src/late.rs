@@ -180,14 +180,15 @@ fn plain_addresses(symbols: &Symbols) -> Vec<u64> {
     symbols.functions.iter().filter(|function| is_plain(&function.name)).map(|function| function.at).collect()
 }
 
-/// In a module that was loaded later, and that no shim leads to, takes functions under the names of their allocator if they have one: mimalloc's library
-/// has one function under the names `malloc` and `mi_malloc`. The program's malloc is another one, but it may call `mi_malloc`.
-fn use_own_names(look: &mut Look<'_>) {
+/// In a module to which calls of `malloc` and `operator new` do not lead, takes functions under the names of their allocator if they have one: mimalloc's
+/// library has one function under the names `malloc` and `mi_malloc`. The program's malloc is another one, but it may call `mi_malloc`.
+pub(crate) fn use_own_names(look: &mut Look<'_>) {
     let allocators = Allocators::of(look.symbols.functions.iter().map(|function| function.name.as_str()));
-    for candidate in look.candidates.iter_mut().filter(|candidate| candidate.wanted.group.0 == Family::Libc) {
+    let is_general = |family: Family| family == Family::Libc || family.is_addition();
+    for candidate in look.candidates.iter_mut().filter(|candidate| is_general(candidate.wanted.group.0)) {
         let same = look.symbols.functions.iter().filter(|function| function.at == candidate.function.at);
         let own = same.filter_map(|function| Some((function, allocators.find(&function.name)?)));
-        let is_own = |wanted: &Wanted| wanted.group.0 != Family::Libc && !wanted.group.0.is_addition();
+        let is_own = |wanted: &Wanted| !is_general(wanted.group.0);
         if let Some((function, wanted)) = own.into_iter().find(|(_, wanted)| is_own(wanted)) {
             (candidate.function, candidate.wanted) = (function.clone(), wanted);
         }

@@ -174,6 +174,10 @@ impl Plan {
             let list = loader.list(memory);
             self.imports = imports::find(memory, objects, loader, &list, &self.exports, &unpatchable);
         }
+        if let Some(first) = imports::first_of(b"malloc", &loader.list(memory), &self.exports) {
+            let behind = looks.iter_mut().filter(|look| look.object.bias != first.bias);
+            behind.for_each(late::use_own_names);
+        }
         let allocators = looks.iter().filter(|look| !look.candidates.is_empty());
         let is_only = allocators.count() == 1;
         drop_passed_on(&mut looks);

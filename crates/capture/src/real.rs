@@ -8,7 +8,7 @@ use crate::elf::{LinkMap, Symbols};
 use crate::hooks::{COUNT, Hook, NAMES};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-type Function = extern "C" fn(usize, usize, usize) -> usize;
+pub type Function = extern "C" fn(usize, usize, usize) -> usize;
 
 macro_rules! stubs {
     ($(($upper:ident, $name:ident, $kind:ident))*) => {

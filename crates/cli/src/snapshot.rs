@@ -1,7 +1,7 @@
 //! `heaptrack snapshot PID`: a copy of the trace of a recording that goes on.
 //!
 //! Receives: the pid of a recorded program, or of the heaptrack that records it. Returns: a finished trace with everything
-//! up to now. Must hold: neither the program nor its recorder notices anything.
+//! that the recorder has written: it writes a block of events when that is 0.1 s old. Must hold: neither the program nor its recorder notices anything.
 use crate::destination::{Content, Destination, named_after};
 use crate::trouble::unreadable;
 use anyhow::{anyhow, bail};

@@ -27,7 +27,7 @@ pub fn reallocate(hook: Hook, context: &mut Context, size: u64) -> Next {
         return Next::DONE;
     }
     if a == 0 {
-        context.result = call();
+        context.result = call_unrecorded(real, context);
         context.arguments = [context.result, size, 0];
         return Next::then(new_block);
     }
@@ -41,18 +41,44 @@ pub fn reallocate(hook: Hook, context: &mut Context, size: u64) -> Next {
     let mut writer = entered.writer(core);
     writer.publish_intent();
     let freed_at = writer.stamp();
-    // mimalloc's realloc calls its `mi_malloc`, which is hooked too.
-    let allocator = if families::is_any_enabled() { families::module_of(real as usize as u64) } else { None };
-    let libc = nesting::libc().or(allocator);
-    if let Some(libc) = libc {
-        entered.set_inside(libc);
-    }
-    context.result = call();
-    if libc.is_some() {
-        entered.set_inside(Range::NONE);
-    }
+    context.result = match nesting::libc().or_else(|| allocator_of(real)) {
+        Some(allocator) => call_inside(&mut entered, allocator, call),
+        None => call(),
+    };
     context.arguments = [a, size, freed_at];
     Next::then(reallocated)
+}
+
+/// Returns the module with the real realloc if other functions of it are hooked: mimalloc's realloc calls its `mi_malloc` or
+/// its `mi_heap_realloc`.
+#[inline(always)]
+pub(super) fn allocator_of(real: real::Function) -> Option<Range> {
+    if families::is_any_enabled() { families::module_of(real as usize as u64) } else { None }
+}
+
+/// Calls the real realloc for a block that is not recorded as one that moves, or for none. What the allocator allocates by
+/// other hooked functions meanwhile is not the program's.
+#[inline(always)]
+pub(super) fn call_unrecorded(real: real::Function, context: &Context) -> u64 {
+    let [a, b, c] = context.arguments;
+    let call = || real(a as usize, b as usize, c as usize) as u64;
+    match allocator_of(real).and_then(|allocator| Some((enter(&CORE, context.cfa())?, allocator))) {
+        Some((mut entered, allocator)) => {
+            let result = call_inside(&mut entered, allocator, call);
+            leave(&mut entered);
+            result
+        }
+        None => call(),
+    }
+}
+
+/// Makes a call of a function of the allocator. What it allocates by other hooked functions is ignored.
+#[inline(always)]
+pub(super) fn call_inside(entered: &mut Entered, allocator: Range, call: impl Fn() -> u64) -> u64 {
+    entered.set_inside(allocator);
+    let result = call();
+    entered.set_inside(Range::NONE);
+    result
 }
 
 /// Next part of `realloc(NULL, size)`. Arguments: the address and the size.

@@ -4,7 +4,7 @@
 //! address. A free takes it out before the real function runs.
 use super::entering::{AtWork, Entered, enter, leave};
 use super::families;
-use super::realloc::{resume, write_stamped_free};
+use super::realloc::{allocator_of, call_inside, call_unrecorded, resume, write_stamped_free};
 use super::stacks::{known_stack, walk_and_write};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
@@ -131,7 +131,8 @@ pub(super) extern "C" fn moved(context: &mut Context) -> Next {
 pub fn reallocate(context: &mut Context, size: u64, is_taken: bool) -> Next {
     let [a, b, c] = context.arguments;
     let core = &CORE;
-    let call = || function(Hook::REALLOC)(a as usize, b as usize, c as usize) as u64;
+    let real = function(Hook::REALLOC);
+    let call = || real(a as usize, b as usize, c as usize) as u64;
     if core.gate_or_join() & ACTIVE == 0 {
         context.result = call();
         return Next::DONE;
@@ -141,16 +142,19 @@ pub fn reallocate(context: &mut Context, size: u64, is_taken: bool) -> Next {
     // Before the real call, because afterwards another thread may get the address.
     let was_taken = a != 0 && live_blocks::remove(a);
     if !was_taken {
-        context.result = call();
+        context.result = call_unrecorded(real, context);
         return if is_taken { allocated(context, context.result, size) } else { Next::DONE };
     }
-    let entered = enter(core, context.cfa());
-    let freed_at = entered.map_or(0, |mut entered| {
+    let mut entered = enter(core, context.cfa());
+    let freed_at = entered.as_mut().map_or(0, |entered| {
         let mut writer = entered.writer(core);
         writer.publish_intent();
         writer.stamp()
     });
-    context.result = call();
+    context.result = match (&mut entered, allocator_of(real)) {
+        (Some(entered), Some(allocator)) => call_inside(entered, allocator, call),
+        _ => call(),
+    };
     context.arguments = [a, size, freed_at];
     context.resume_state = ResumeState::of_flags(is_taken, is_latest);
     if freed_at == 0 { Next::DONE } else { Next::then(reallocated) }
