@@ -8,21 +8,35 @@ import time
 from processes import reap, wait
 
 PROCESSES = 1000
-SCRIPT = f"i=0; while [ $i -lt {PROCESSES} ]; do /bin/true; i=$((i + 1)); done"
+# Static programs and KDE's heaptrack take longer for each, so there are fewer of them.
+FEW_PROCESSES = 200
 TIMEOUT_S = 300
 
 
-def commands(ours, folder):
+def loop(count, command):
+    """Returns a shell that runs a command this many times."""
+    return ["/bin/sh", "-c", f"i=0; while [ $i -lt {count} ]; do {command}; i=$((i + 1)); done"]
+
+
+def commands(ours, kde, folder):
     """Returns the command line for each way to run the script."""
-    script = ["/bin/sh", "-c", SCRIPT]
+    script = loop(PROCESSES, "/bin/true")
     record = [str(ours), "-q", "-o", str(folder / "followed.htz")]
-    return {
+    ways = {
         "base": script,
         "alone": [*record, "--no-symbols", *script],
         "followed": [*record, "--no-symbols", "--follow", *script],
         "named": [*record, "--follow", *script],
         "live": [str(ours), "heaptrace", "--outfile", str(folder / "live"), *script],
     }
+    static = loop(FEW_PROCESSES, folder / "static")
+    ways |= {"static_base": static, "static": [*record, "--follow", *static]}
+    # It follows no child, so it must be put in front of each program.
+    return ways | ({"kde": loop(FEW_PROCESSES, f"{kde} -o kde.$i /bin/true")} if kde else {})
+
+
+def count(way):
+    return FEW_PROCESSES if way in ("static_base", "static", "kde") else PROCESSES
 
 
 def once(command, folder):
@@ -47,14 +61,15 @@ def recorded(ours, folder):
     return len(json.loads(told)["processes"]), trace.stat().st_size
 
 
-def compare(ours, folder, rounds):
+def compare(ours, kde, folder, rounds):
     folder = folder / "followed"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    subprocess.run(["gcc", "-O1", "-static", "-x", "c", "-", "-o", folder / "static"], input=b"int main(void) { return 0; }", check=True)
     best = {}
     for _ in range(rounds):
-        for way, command in commands(ours, folder).items():
-            wall, cpu = once(command, folder)
+        for way, command in commands(ours, kde, folder).items():
+            wall, cpu = (took / count(way) for took in once(command, folder))
             known = best.get(way, (wall, cpu))
             best[way] = (min(wall, known[0]), min(cpu, known[1]))
             if way == "named":
@@ -64,27 +79,35 @@ def compare(ours, folder, rounds):
 
 def extra(row, way):
     """The extra wall time and CPU time for each process, in milliseconds."""
-    return [(took - base) * 1000 / PROCESSES for took, base in zip(row[way], row["base"])]
+    return [(took - base) * 1000 for took, base in zip(row[way], row["static_base" if way == "static" else "base"])]
 
 
 def line(row):
-    each = lambda way: f"{extra(row, way)[0]:.2f} ms"
-    return f"{PROCESSES} short processes: base {row['base'][0]:.2f} s, more for each with --follow {each('followed')}, with names {each('named')}, heaptrace {each('live')}"
+    each = lambda way: f"{extra(row, way)[0]:.2f} ms" if way in row else "-"
+    return f"{PROCESSES} short processes: base {row['base'][0] * 1000:.2f} ms each, more for each with --follow {each('followed')}, with names {each('named')}, static {each('static')}, heaptrace {each('live')}, KDE {each('kde')}"
 
 
 def section(row):
     if not row:
         return ""
-    ways = {"alone": "`heaptrack`, which records only the shell", "followed": "`heaptrack --follow --no-symbols`", "named": "`heaptrack --follow`", "live": "`heaptrace`"}
-    lines = ["| | time | more for each process | more CPU for each process |", "|---|---|---|---|", f"| alone | {row['base'][0]:.2f} s | | |"]
+    ways = {
+        "alone": "`heaptrack`, which records only the shell",
+        "followed": "`heaptrack --follow --no-symbols`",
+        "named": "`heaptrack --follow`",
+        "static": f"`heaptrack --follow`, {FEW_PROCESSES} static programs",
+        "live": "`heaptrace`",
+        "kde": f"KDE's `heaptrack` in front of each of {FEW_PROCESSES} programs, with {FEW_PROCESSES} files",
+    }
+    lines = ["| | each process | more for each process | more CPU for each process |", "|---|---|---|---|", f"| alone | {row['base'][0] * 1000:.2f} ms | | |"]
     for way, name in ways.items():
-        wall, cpu = extra(row, way)
-        lines.append(f"| {name} | {row[way][0]:.2f} s | {wall:.2f} ms | {cpu:.2f} ms |")
+        if way in row:
+            wall, cpu = extra(row, way)
+            lines.append(f"| {name} | {row[way][0] * 1000:.2f} ms | {wall:.2f} ms | {cpu:.2f} ms |")
     return f"""## {PROCESSES:,} short processes
 
-A shell that executes `/bin/true` {PROCESSES:,} times. The trace of `--follow` has {row['processes']:,} processes and {row['size'] / 1024:.0f} KB.
+A shell that executes `/bin/true` {PROCESSES:,} times (`bench/followed.py`), best of the rounds. The trace of `--follow` has {row['processes']:,} processes and {row['size'] / 1024:.0f} KB.
 
 {chr(10).join(lines)}
 
-KDE's heaptrack records only the process that it starts, so it has no row. Bytehound follows `exec` in part, with a file for each process that nothing combines; it is not run here.
+KDE's heaptrack records only the process that it starts, so it has to be put in front of each program. bytehound follows children if `MEMORY_PROFILER_TRACK_CHILD_PROCESSES` is set, with a file for each process that nothing combines; it is not run here, because no package has it.
 """

@@ -287,7 +287,7 @@ def main():
     told += opening.billion(runner.folder) if not options.only or options.only == "billion" else []
     for line in told:
         print(line, flush=True)
-    tree = followed.compare(OURS, runner.folder, rounds) if not options.only or options.only == "followed" else {}
+    tree = followed.compare(OURS, KDE, runner.folder, rounds) if not options.only or options.only == "followed" else {}
     if tree:
         print(followed.line(tree), flush=True)
     (inputs.FOLDER / "results.json").write_text(json.dumps({"recording": results, "opening": opened, "large": told, "followed": tree}, indent=1))

@@ -55,8 +55,21 @@ pub fn run_with(program: &Program, input: &str) -> Dhat {
     Dhat { total, sites, stdout: String::from_utf8_lossy(&output.stdout).into_owned() }
 }
 
+/// A program of a tree.
+pub struct One {
+    pub command: Vec<String>,
+    pub counts: Counts,
+    /// The blocks that a function allocated, or what it called.
+    pub blocks_of_function: u64,
+}
+
 /// Runs the program under DHAT with everything that it starts. Returns for each program the words of its command, and its counts.
 pub fn run_tree(program: &Program) -> Vec<(Vec<String>, Counts)> {
+    run_tree_with(program, "").into_iter().map(|one| (one.command, one.counts)).collect()
+}
+
+/// The same, with the blocks of one function.
+pub fn run_tree_with(program: &Program, function: &str) -> Vec<One> {
     let folder = crate::folder::Folder::new();
     let mut command = Command::new("valgrind");
     program.settings(&mut command);
@@ -71,9 +84,18 @@ pub fn run_tree(program: &Program) -> Vec<(Vec<String>, Counts)> {
     let read = |name: &String| {
         let json: Value =
             serde_json::from_slice(&std::fs::read(folder.join(name)).expect("DHAT's file")).expect("JSON");
-        let points = json["pps"].as_array().expect("program points").iter().map(counts);
-        let words = json["cmd"].as_str().expect("a command").split(' ').map(str::to_owned).collect();
-        (words, points.fold(Counts::default(), |sum, point| sum.plus(&point)))
+        let points = json["pps"].as_array().expect("program points");
+        let frames = json["ftbl"].as_array().expect("frames");
+        let is_of_function = |point: &&Value| {
+            let mut indexes = point["fs"].as_array().expect("a stack").iter().filter_map(Value::as_u64);
+            // 0x1234: name (file)
+            indexes.any(|at| frames[at as usize].as_str().and_then(|text| text.split(' ').nth(1)) == Some(function))
+        };
+        One {
+            command: json["cmd"].as_str().expect("a command").split(' ').map(str::to_owned).collect(),
+            counts: points.iter().map(counts).fold(Counts::default(), |sum, point| sum.plus(&point)),
+            blocks_of_function: points.iter().filter(is_of_function).map(|point| counts(point).allocations).sum(),
+        }
     };
     folder.names().iter().map(read).collect()
 }

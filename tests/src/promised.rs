@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 const PROMISE: Duration = Duration::from_millis(200);
 const INTERVAL: Duration = Duration::from_millis(5);
 
-struct Look {
+struct Look<T> {
     time: Instant,
     /// How long the recorder had waited for a processor by then.
     waited: Duration,
-    /// How many calls the program had finished by then.
-    finished: u64,
+    /// The calls that the program had finished by then.
+    finished: T,
 }
 
 /// The time that the threads of a process have waited for a processor, including threads that have ended since.
@@ -41,8 +41,8 @@ fn waited_ns(thread: &Path) -> Option<u64> {
 }
 
 /// Watches `finished` for `duration`. Returns its value at the last look that the promise covers if the recorder is
-/// killed now.
-pub fn watch(recorder: u32, duration: Duration, finished: impl Fn() -> u64) -> u64 {
+/// killed now, or the default value if there was no such look.
+pub fn watch<T: Clone + Default>(recorder: u32, duration: Duration, finished: impl Fn() -> T) -> T {
     let mut waits = Waits { pid: recorder, by_thread: HashMap::new() };
     let mut looks = Vec::new();
     let until = Instant::now() + duration;
@@ -51,6 +51,6 @@ pub fn watch(recorder: u32, duration: Duration, finished: impl Fn() -> u64) -> u
         std::thread::sleep(INTERVAL);
     }
     let waited = waits.so_far();
-    let is_due = |look: &&Look| look.time.elapsed() >= PROMISE + waited.saturating_sub(look.waited);
-    looks.iter().take_while(is_due).last().map_or(0, |look| look.finished)
+    let is_due = |look: &&Look<T>| look.time.elapsed() >= PROMISE + waited.saturating_sub(look.waited);
+    looks.iter().take_while(is_due).last().map_or_else(T::default, |look| look.finished.clone())
 }

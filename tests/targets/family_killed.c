@@ -1,7 +1,10 @@
-// Four processes that allocate and free until the first one says stop, after MS milliseconds. Usage: family_killed MS. Each counts its
-// calls in memory that all of them share, after the call has returned. The first process prints the counts of all, with `end=exit`, or
-// `end=killed` for those that a signal ended. First of all it prints the pids of all processes in one line.
+// Four processes that allocate and free until the first one says stop, after MS milliseconds. Usage: family_killed FILE MS PAUSE. Each counts its
+// calls in FILE, which all of them map, after the call has returned. At the end the first process prints the counts of all, with `end=exit`,
+// or `end=killed` for those that a signal ended. After each 64 calls a process sleeps for PAUSE microseconds, unless that is 0.
+//
+// FILE outlives the processes. After a word of 8 bytes it has 4 words for each process: the pid, allocations, bytes, frees.
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdarg.h>
@@ -15,13 +18,14 @@
 #define BLOCKS 64
 
 struct count {
-    volatile int pid;
+    volatile long pid;
     volatile unsigned long allocations, bytes, frees;
 };
 static struct shared {
-    volatile int stop;
+    volatile long stop;
     struct count count[PROCESSES];
 } *shared;
+static unsigned pause_us;
 
 static long long now_ms(void) {
     struct timespec time;
@@ -33,6 +37,7 @@ static void churn(struct count *count, unsigned seed, long long until) {
     void *block[BLOCKS] = {0};
     for (unsigned n = 0; !shared->stop; n++) {
         if (until && n % 256 == 0 && now_ms() >= until) shared->stop = 1;
+        if (pause_us && n % 64 == 63) usleep(pause_us);
         seed = seed * 1664525 + 1013904223;
         unsigned i = seed >> 16 & (BLOCKS - 1);
         if (block[i]) {
@@ -59,8 +64,12 @@ static void tell(const char *format, ...) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 2) return 2;
-    shared = mmap(0, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (argc < 4) return 2;
+    pause_us = (unsigned)atoi(argv[3]);
+    int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof *shared) != 0) return 2;
+    shared = mmap(0, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (shared == MAP_FAILED) return 2;
     shared->count[0].pid = getpid();
     for (int i = 1; i < PROCESSES; i++) {
         int pid = fork();
@@ -70,8 +79,7 @@ int main(int argc, char **argv) {
         }
         shared->count[i].pid = pid;
     }
-    tell("%d %d %d %d\n", shared->count[0].pid, shared->count[1].pid, shared->count[2].pid, shared->count[3].pid);
-    churn(&shared->count[0], 99, now_ms() + atoi(argv[1]));
+    churn(&shared->count[0], 99, now_ms() + atoi(argv[2]));
     int status;
     for (int pid; (pid = wait(&status)) > 0;) {
         for (int i = 1; i < PROCESSES; i++) {
@@ -82,6 +90,6 @@ int main(int argc, char **argv) {
         }
     }
     struct count *own = &shared->count[0];
-    tell("pid=%d end=exit allocations=%lu bytes=%lu frees=%lu\n", own->pid, own->allocations, own->bytes, own->frees);
+    tell("pid=%ld end=exit allocations=%lu bytes=%lu frees=%lu\n", own->pid, own->allocations, own->bytes, own->frees);
     return 0;
 }

@@ -80,7 +80,7 @@ fn name(command: &[String]) -> String {
 #[test]
 fn programs_that_a_shell_starts_have_the_totals_of_dhat() {
     let script = "ls -l /usr/share > /dev/null; wc -l /etc/passwd; cat /etc/hostname; expr 3 + 4; \
-                  awk 'BEGIN { for (i = 0; i < 1000; i++) a[i] = i \"x\"; print length(a) }'; true";
+                  mawk 'BEGIN { for (i = 0; i < 1000; i++) a[i] = i \"x\"; print length(a) }'; true";
     let program = Program::new("/bin/sh").arg("-c").arg(script);
     let mut expected: Vec<(String, Counts)> =
         dhat::run_tree(&program).into_iter().map(|(command, counts)| (name(&command), counts)).collect();
@@ -91,7 +91,7 @@ fn programs_that_a_shell_starts_have_the_totals_of_dhat() {
         let totals = process.end.expect("its end").totals;
         recorded.push((name(&process.command), Counts::of_totals(&totals)));
     }
-    // The shell copies its environment, which is another one under Valgrind.
+    // The shell copies its environment, which is another one under Valgrind. (So does gawk.)
     expected.retain(|(name, _)| name != "sh");
     recorded.retain(|(name, _)| name != "sh");
     expected.sort();
@@ -204,6 +204,29 @@ fn programs_that_ran_unrecorded_are_named() {
     assert_eq!(recorded, ["sh", "ls"], "children of the shell that made no call before their exec are no processes");
 }
 
+/// What a program held is gone when its process executes another program, also if that one is not recorded. A child without an
+/// event of its own has no entry then.
+#[test]
+fn a_program_that_is_not_recorded_holds_nothing() {
+    // The one is stopped at its start and found to have no symbols, the other one is not stopped.
+    for name in ["attach_phases_stripped", "attach_phases_asan"] {
+        let path = target(name).canonicalize().expect("a path");
+        let alone = Program::new(&path).alone();
+        let program = Program::target("unrecorded_execs").arg(&path);
+        let outcome = program.option("--follow").option("--no-symbols").recorded();
+        let expected = (alone.code, &alone.stdout.repeat(3));
+        assert_eq!((outcome.code, &outcome.stdout), expected, "{name}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("3 processes ran unrecorded: "), "{name}: {}", outcome.stderr);
+        let report = Report::of(&outcome.trace);
+        // If the children held what they inherited, it would be 16 MB.
+        assert_eq!((report.total("peak_bytes"), report.total("leaked_bytes")), (9_000_000, 0), "{name}");
+        let rows = report.json()["processes"].as_array().expect("processes");
+        let found: Vec<_> =
+            rows.iter().map(|row| (row["exit"].as_str(), row["totals"]["leaked_bytes"].as_u64())).collect();
+        assert_eq!(found, [(Some("exec"), Some(0)); 2], "{name}: the first process and the second child");
+    }
+}
+
 /// How every process ended is in the trace, unless it was gone before the recorder saw it.
 #[test]
 fn the_exit_status_of_every_process_is_known() {
@@ -278,6 +301,40 @@ fn many_short_processes_are_in_one_trace() {
     assert!(all.values().all(|process| process.end.is_some()));
     let size = std::fs::metadata(&outcome.trace).expect("a file").len();
     assert!(size < 50_000 + 40 * count as u64, "{size} bytes for {count} processes");
+}
+
+/// All of them run at the same time. Half of them execute a program.
+#[test]
+fn five_hundred_processes_at_once() {
+    const COUNT: u64 = 500;
+    let program = Program::target("family_many").arg(COUNT.to_string());
+    let outcome = program.option("--follow").option("--no-symbols").recorded();
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    assert!(!outcome.stderr.contains("unrecorded"), "{}", outcome.stderr);
+    let all = processes(&outcome.trace);
+    let mut found: Vec<(u32, [u64; 5], Exit)> = all
+        .values()
+        .filter(|process| process.index != 0)
+        .map(|process| {
+            let end = process.end.expect("its end");
+            let totals = end.totals;
+            let counts = [totals.allocations, totals.allocated_bytes, totals.deallocations, totals.leaked_bytes];
+            (process.pid, [counts[0], counts[1], counts[2], counts[3], process.inherited_bytes], end.exit)
+        })
+        .collect();
+    let expected = outcome.stdout.lines().zip(0u64..).map(|(pid, number)| {
+        let kept = 10_000 + number;
+        (pid.parse().expect("a pid"), [11, 10_000 + kept, 10, kept, number % 2 * 5000], Exit::Code(0))
+    });
+    let mut expected: Vec<(u32, [u64; 5], Exit)> = expected.collect();
+    found.sort_by_key(|one| one.0);
+    expected.sort_by_key(|one| one.0);
+    assert_eq!(expected.len() as u64, COUNT);
+    assert_eq!(found, expected, "pid, allocations, bytes, frees, leaked bytes, inherited bytes");
+    let kept: u64 = (0..COUNT).map(|number| 10_000 + number).sum();
+    let summary = summary(&outcome.trace);
+    assert_eq!((summary.peak_bytes, summary.peak_allocations), (5000 + kept, 1 + COUNT), "of all together");
+    assert_eq!(summary.lost_events, 0);
 }
 
 /// Without `--follow`, the end of a recording says how many children ran unrecorded.

@@ -1,10 +1,11 @@
-//! `--follow`: processes of a tree, its recorder, or all of them are killed at random moments.
+//! `--follow`: processes of a tree, its recorder, or all of them are killed at random moments. If only a process is killed, every call that
+//! had returned is in the file. If the recorder is killed, too, the file has every call that had returned 200 ms before.
 use format::{Block, Event, Process, Reader};
 use heaptrack_tests::chance::Chance;
 use heaptrack_tests::folder::Folder;
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::run::heaptrack;
-use heaptrack_tests::{scale, targets};
+use heaptrack_tests::{promised, scale, targets};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -16,43 +17,76 @@ use std::time::{Duration, Instant};
 struct Family {
     folder: Folder,
     recorder: Child,
+    /// The first process is the parent of the others.
     pids: Vec<u32>,
 }
 
 /// What a process or the trace says of a process: allocations, bytes, frees.
 type Counts = [u64; 3];
 
+/// The pids and the counts of the processes, from the file that they map.
+fn counted(file: &Path) -> Vec<(u32, Counts)> {
+    let bytes = std::fs::read(file).unwrap_or_default();
+    let words: Vec<u64> =
+        bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes"))).collect();
+    let rows = words.get(1..).unwrap_or_default().chunks_exact(4);
+    rows.map(|row| (row[0] as u32, [row[1], row[2], row[3]])).filter(|(pid, _)| *pid != 0).collect()
+}
+
 impl Family {
-    fn start(ms: u64) -> Self {
+    /// `pause`: how long each process sleeps after 64 calls, in microseconds. Without a pause, the recorder waits for a processor most of
+    /// the time, which the promise does not cover.
+    fn start(ms: u64, pause: u64) -> Self {
         let folder = Folder::new();
-        let out = folder.join("out");
+        let counts = folder.join("counts");
         let recorder = Command::new(heaptrack())
             .args(["--follow", "-q", "-o"])
             .arg(folder.join("trace.htz"))
             .arg(targets::target("family_killed"))
-            .arg(ms.to_string())
-            .stdout(File::create(&out).expect("writable"))
+            .arg(&counts)
+            .args([ms.to_string(), pause.to_string()])
+            .stdout(File::create(folder.join("out")).expect("writable"))
             .stderr(Stdio::null())
             .spawn()
             .expect("heaptrack");
-        let first = wait_for("the pids", || {
-            let text = std::fs::read_to_string(&out).ok()?;
-            text.contains('\n').then_some(text)
-        });
-        let line = first.lines().next().unwrap_or_default();
-        let pids = line.split_whitespace().map(|word| word.parse().expect("a pid")).collect();
-        Family { folder, recorder, pids }
+        let all = wait_for("the pids", || Some(counted(&counts)).filter(|all| all.len() == 4));
+        Family { folder, recorder, pids: all.into_iter().map(|(pid, _)| pid).collect() }
     }
 
     fn trace(&self) -> PathBuf {
         self.folder.join("trace.htz")
     }
 
+    /// The allocations that each process has finished, by pid.
+    fn finished(&self) -> BTreeMap<u32, u64> {
+        counted(&self.folder.join("counts")).into_iter().map(|(pid, counts)| (pid, counts[0])).collect()
+    }
+
+    /// Watches the processes for `duration`. Returns the allocations that must be in the file if the recorder is killed now.
+    fn due_after(&self, duration: Duration) -> BTreeMap<u32, u64> {
+        promised::watch(self.recorder.id(), duration, || self.finished())
+    }
+
+    /// Asserts that the file has the allocations that were `due`, and none that was not made. A process that was killed may
+    /// have been between a call and its count. Returns the number of processes of which something was due.
+    fn assert_due(&self, due: &BTreeMap<u32, u64>) -> usize {
+        let (found, finished) = (allocations(&self.trace()), self.finished());
+        for (pid, due) in due {
+            let (found, finished) = (found.get(pid).copied().unwrap_or(0), finished[pid]);
+            assert!(
+                (*due..=finished + 1).contains(&found),
+                "process {pid}: {found} recorded, {due} were due, {finished} were made"
+            );
+        }
+        assert!(found.keys().all(|pid| self.pids.contains(pid)), "{found:?}, {:?}", self.pids);
+        due.values().filter(|due| **due > 0).count()
+    }
+
     /// The counts that the first process printed, by pid, and whether the process was killed.
     fn told(&self) -> BTreeMap<u32, (Counts, bool)> {
         let text = std::fs::read_to_string(self.folder.join("out")).expect("its output");
         let mut told = BTreeMap::new();
-        for line in text.lines().skip(1) {
+        for line in text.lines() {
             let word = |name: &str| line.split_whitespace().find_map(|word| word.strip_prefix(name)).expect("a word");
             let number = |name: &str| word(name).parse::<u64>().expect("a number");
             let counts = [number("allocations="), number("bytes="), number("frees=")];
@@ -95,7 +129,7 @@ fn compare(family: &Family) {
 fn a_process_is_killed_and_the_others_go_on() {
     let mut chance = Chance::new("kill one of a tree");
     for _ in 0..scale::count(200) {
-        let mut family = Family::start(150);
+        let mut family = Family::start(150, 0);
         std::thread::sleep(Duration::from_micros(chance.between(0, 100_000)));
         // The first process tells the counts of all, so one of its children is killed.
         let victim = family.pids[chance.between(1, 4) as usize];
@@ -105,60 +139,61 @@ fn a_process_is_killed_and_the_others_go_on() {
     }
 }
 
-#[test]
-fn the_recorder_is_killed_and_all_processes_go_on() {
-    let mut chance = Chance::new("kill the recorder of a tree");
-    for _ in 0..scale::count(200) {
-        let mut family = Family::start(200);
-        std::thread::sleep(Duration::from_micros(chance.between(0, 150_000)));
-        signal("KILL", &[family.recorder.id()]);
-        let _ = family.recorder.wait();
-        let told = wait_for("the end of all processes", || Some(family.told()).filter(|told| told.len() == 4));
-        assert!(told.values().all(|(_, is_killed)| !is_killed), "{told:?}");
-        for process in processes(&family.trace()).values() {
-            let (counts, _) = told[&process.pid];
-            let found = process.end.map_or(0, |end| end.totals.allocations);
-            assert!(found <= counts[0], "{process:?}");
-        }
-    }
-}
-
-/// Reads a trace that may still grow: its processes, and the number of its allocations.
-fn grown(trace: &Path) -> Option<(BTreeMap<u32, Process>, u64)> {
-    let mut reader = Reader::open(trace).ok()?;
-    let (mut all, mut allocations) = (BTreeMap::new(), 0);
+/// The allocations in a file that may lack its end, by pid.
+fn allocations(trace: &Path) -> BTreeMap<u32, u64> {
+    let mut by_pid = BTreeMap::new();
+    let Ok(mut reader) = Reader::open(trace) else { return by_pid };
+    let (mut pids, mut process_of_thread) = (BTreeMap::new(), BTreeMap::new());
     while let Ok(Some(block)) = reader.next_block() {
         match block.decode() {
-            Ok(Block::Processes(more)) => all.extend(more.processes.into_iter().map(|process| (process.pid, process))),
+            Ok(Block::Processes(more)) => {
+                pids.extend(more.processes.into_iter().map(|process| (process.index, process.pid)));
+                process_of_thread.extend(more.threads);
+            }
             Ok(Block::Events(mut events)) => {
+                let mut thread = events.thread();
                 while let Ok(Some(event)) = events.read() {
-                    allocations += matches!(event, Event::Alloc { .. }) as u64;
+                    match event {
+                        Event::Thread(other) => thread = other,
+                        Event::Alloc { .. } => *by_pid.entry(pids[&process_of_thread[&thread]]).or_default() += 1,
+                        _ => (),
+                    }
                 }
             }
             _ => (),
         }
     }
-    Some((all, allocations))
+    by_pid
 }
 
-/// The processes are killed when the file has all of them. A fixed time would not do: on a busy machine a process may have waited for a
-/// processor since its fork.
+#[test]
+fn the_recorder_is_killed_and_all_processes_go_on() {
+    let mut chance = Chance::new("kill the recorder of a tree");
+    let mut processes_due = 0;
+    for round in 0..scale::count(200) {
+        let mut family = Family::start(500, round % 4 * 100);
+        let due = family.due_after(Duration::from_micros(chance.between(0, 450_000)));
+        signal("KILL", &[family.recorder.id()]);
+        let _ = family.recorder.wait();
+        let told = wait_for("the end of all processes", || Some(family.told()).filter(|told| told.len() == 4));
+        assert!(told.values().all(|(_, is_killed)| !is_killed), "{told:?}");
+        processes_due += family.assert_due(&due);
+    }
+    assert!(processes_due > 0, "the precondition of this test does not hold");
+}
+
 #[test]
 fn all_are_killed_at_once() {
     let mut chance = Chance::new("kill a tree");
-    for _ in 0..scale::count(200) {
-        let mut family = Family::start(60_000);
-        let is_whole = |(all, allocations): &(BTreeMap<u32, Process>, u64)| all.len() == 4 && *allocations > 0;
-        let (_, before) = wait_for("all processes in the file", || grown(&family.trace()).filter(is_whole));
-        std::thread::sleep(Duration::from_micros(chance.between(0, 200_000)));
+    let mut processes_due = 0;
+    for round in 0..scale::count(200) {
+        let mut family = Family::start(60_000, round % 4 * 100);
+        let due = family.due_after(Duration::from_micros(chance.between(0, 600_000)));
         signal("KILL", &[&[family.recorder.id()][..], &family.pids].concat());
         let _ = family.recorder.wait();
-        let (all, after) = grown(&family.trace()).expect("a trace");
-        let mut pids = family.pids.clone();
-        pids.sort_unstable();
-        assert_eq!(all.keys().copied().collect::<Vec<u32>>(), pids);
-        assert!(after >= before, "{after} allocations are left of {before}");
+        processes_due += family.assert_due(&due);
     }
+    assert!(processes_due > 0, "the precondition of this test does not hold");
 }
 
 /// A thread that loads a library asks the recorder to patch it. If the recorder is dead, the thread must not wait for an answer, which

@@ -3,7 +3,9 @@
 use heaptrack_tests::report::Site;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::symbols::{Symbols, assert_script_is_named};
+use heaptrack_tests::view::view;
 use heaptrack_tests::{Folder, Program, Report, targets};
+use std::path::Path;
 use std::process::Command;
 
 #[test]
@@ -71,4 +73,43 @@ fn node_tells_its_functions_by_jitdump() {
     let node = Program::new("node").arg("--perf-prof").arg(&source).arg(&addon).current_dir(folder.path());
     let report = node.recorded().whole_report();
     assert_script_is_named(&report.entries_of_size(12345));
+}
+
+/// Two workers, each with a function of its own name, at addresses that may be the same.
+const CLUSTER: &str = "const cluster = require('cluster');\n\
+    if (cluster.isPrimary) for (const name of ['first', 'second']) cluster.fork({ NAME: name });\n\
+    else {\n\
+      const make = new Function('n', `return (function ${process.env.NAME}_worker(n) {\n\
+        const kept = []; for (let i = 0; i < n; i++) kept.push(Buffer.allocUnsafeSlow(70001)); return kept.length; })(n)`);\n\
+      for (let i = 0; i < 100; i++) make(20);\n\
+      process.exit(0);\n\
+    }\n";
+
+/// While the processes run, and afterwards from the files that they leave.
+#[test]
+fn each_process_of_a_tree_has_names_of_its_own() {
+    let folder = Folder::new();
+    std::fs::write(folder.join("cluster.js"), CLUSTER).unwrap();
+    let node = ["--perf-basic-prof", "--interpreted-frames-native-stack", "cluster.js"];
+    let blocks = |trace: &Path, options: &[&str]| -> Vec<u64> {
+        let rows = view(trace, "processes", &[&["--size", "70001..70001"], options].concat());
+        let rows = rows["processes"].as_array().unwrap().iter();
+        let mut counts: Vec<u64> = rows.map(|row| row["costs"]["allocations"].as_u64().unwrap()).collect();
+        counts.sort_unstable();
+        counts
+    };
+    for options in [&["--follow"][..], &["--follow", "--no-symbols"]] {
+        let program = Program::new("node").args(node).current_dir(folder.path());
+        let program = options.iter().fold(program, |program, option| program.option(option));
+        let outcome = program.recorded();
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        if options.len() > 1 {
+            let status = Command::new(heaptrack()).args(["symbolize", "-q"]).arg(&outcome.trace).status().unwrap();
+            assert!(status.success());
+        }
+        assert_eq!(blocks(&outcome.trace, &[]), [0, 2000, 2000], "the primary and two workers");
+        for name in ["first_worker", "second_worker"] {
+            assert_eq!(blocks(&outcome.trace, &["--include", name]), [0, 0, 2000], "{name}, {options:?}");
+        }
+    }
 }

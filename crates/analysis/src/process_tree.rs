@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::moment::{Moment, When};
 use crate::pass::{Blocks, Gone};
 use crate::walker::{Now, Sink, Walker};
-use format::{Folded, Freed, IntMap, IntSet, LiveBlocks, Process, ProcessCounter, ProcessStart, Totals};
+use format::{Folded, Freed, IntMap, IntSet, LiveBlocks, Process, ProcessCounter, ProcessEnd, ProcessStart, Totals};
 use std::collections::BTreeMap;
 
 /// All processes of a trace, in the order of their indexes.
@@ -78,10 +78,18 @@ impl Engine {
         // Some may have started after the last event.
         walker.sink.start_before(u64::MAX, walker.now.next_sequence);
         let rows = definitions.processes.values().map(|process| ProcessRow {
-            totals: process.end.map_or_else(|| walker.sink.totals(process, self.runtime_ns()), |end| end.totals),
+            totals: process.end.map_or_else(|| walker.sink.totals(process, self.runtime_ns()), totals_at_end),
             process: process.clone(),
         });
         Ok(ProcessTree { processes: rows.collect(), peak: Some(peak) })
+    }
+}
+
+/// What exec ended is not leaked. The file has it as such.
+fn totals_at_end(end: ProcessEnd) -> Totals {
+    match end.by_exec {
+        true => Totals { leaked_bytes: 0, leaked_allocations: 0, ..end.totals },
+        false => end.totals,
     }
 }
 

@@ -144,8 +144,6 @@ unsafe fn run_with(real: impl Fn(Strings) -> i32, flavour: Flavour, first: usize
         return real(environment);
     }
     let has_path = may_look && !matches!(flavour, Flavour::Descriptor);
-    // SAFETY: null, or the path or the file name of the call: `is_readable` has found its end.
-    unsafe { leaving(if has_path { first as *const u8 } else { core::ptr::null() }) };
     // SAFETY: `first` is what the flavour takes: `is_readable`.
     let found = if may_look { unsafe { obstacle(flavour, first, carried) } } else { Some(UnrecordedExec::Sandbox) };
     // SAFETY: the path or the file name of the call: `is_readable` has found its end.
@@ -157,6 +155,11 @@ unsafe fn run_with(real: impl Fn(Strings) -> i32, flavour: Flavour, first: usize
     // If such a program is not patched, what it allocates otherwise and what it starts is still recorded.
     let obstacle = found.filter(|why| *why != UnrecordedExec::OwnMalloc || is_held);
     let why = obstacle.filter(|_| !is_held);
+    if may_look && why.is_some() {
+        join_to_leave();
+    }
+    // SAFETY: null, or the path or the file name of the call: `is_readable` has found its end.
+    unsafe { leaving(if has_path { first as *const u8 } else { core::ptr::null() }) };
     CORE.note_unrecorded_exec(why);
     let run =
         why.filter(|_| is_wanted && matches!(answer, Answer::None)).and_then(|why| UnrecordedRun::count(path, why));
@@ -178,6 +181,14 @@ unsafe fn run_with(real: impl Fn(Strings) -> i32, flavour: Flavour, first: usize
     run.into_iter().for_each(UnrecordedRun::take_back);
     stayed();
     result
+}
+
+/// A forked child without an event of its own joins before it executes a program that is not recorded. Otherwise the collector would
+/// not know that the child holds what it inherited no longer.
+fn join_to_leave() {
+    if follow::shared_hub().is_some() && CORE.has_own_memory() {
+        CORE.gate_or_join();
+    }
 }
 
 /// Calls libc's function, with the edited list if there is one. Afterwards that list is unmapped (see `left_lists`).

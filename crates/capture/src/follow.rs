@@ -10,9 +10,9 @@ use channel::{HUB_MAGIC, Header, Hub, LONGEST_COMMAND, PAGE, Region, UnrecordedE
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 pub(crate) const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
-/// How often, and how long each time, a process waits for an offer. That is three seconds in total, which is needed
-/// only on a very busy machine.
-const TRIES: u32 = 30;
+/// How long a process waits for an offer, in total and at once. If many processes start at the same time, each new offer wakes all of
+/// them, so the number of attempts says nothing.
+const PATIENCE_NS: u64 = 3_000_000_000;
 const TRY_MS: u64 = 100;
 
 /// What this process knows of its tree. When heaptrack attaches to a process, it writes the first two words from outside,
@@ -232,7 +232,8 @@ pub fn claim(pid: u32) -> Option<Region<'static>> {
 }
 
 fn take_offer(hub: &Hub, pid: u32) -> Option<Region<'static>> {
-    for _ in 0..TRIES {
+    let latest = sys::now_ns().saturating_add(PATIENCE_NS);
+    loop {
         let served = hub.served.load(Ordering::Acquire);
         if hub.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 {
             return None;
@@ -243,10 +244,12 @@ fn take_offer(hub: &Hub, pid: u32) -> Option<Region<'static>> {
             return crate::core::map_offer(hub.collector_pid, fd);
         }
         let since = sys::now_ns();
+        if since >= latest {
+            return None;
+        }
         sys::futex_wait(&hub.served, served, TRY_MS);
         hub.waited_ns.fetch_add(sys::now_ns().saturating_sub(since), Ordering::Relaxed);
     }
-    None
 }
 
 /// Returns false in another pid namespace, where our own pid means nothing to the collector.

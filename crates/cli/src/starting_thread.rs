@@ -208,6 +208,9 @@ impl Work {
         if self.patch(executing, &offered).is_err() {
             if offered.mapping().region().header().module_count.load(Ordering::Acquire) == 0 {
                 offered.give_back();
+                if is_held.load(Ordering::Acquire) && !request.is_at(StartStep::GaveUp) {
+                    self.hub.has_left(pid);
+                }
             } else {
                 // The memory was used already. The process joins, without an event, and its end releases the memory.
                 join(&offered, pid);

@@ -7,7 +7,7 @@
 //!
 //! Besides this file, only `spawn.rs` and `spawn/` have unsafe code in this crate.
 use crate::error::SetupError;
-use channel::{Clock, Geometry, Header, Hub, OnFull, Phase, Region, Ring, SamplingSetup, SlotHeader};
+use channel::{Clock, Geometry, Header, Hub, OnFull, Phase, Region, Ring, SamplingSetup, SlotHeader, Stamp};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
@@ -166,6 +166,8 @@ pub struct HubPage {
     pub(crate) offer_name: &'static str,
     /// The shared memory of all processes but the first, as long as it is used or on offer.
     mappings: Mutex<Vec<Weak<Mapping>>>,
+    /// Processes that have executed a program which could not be patched, and when.
+    left: Mutex<Vec<(u32, Stamp)>>,
 }
 
 /// The names of the hub and of the shared memory that it offers. When heaptrack detaches from a process and from those that
@@ -180,6 +182,16 @@ unsafe impl Send for HubPage {}
 unsafe impl Sync for HubPage {}
 
 impl HubPage {
+    /// A process has executed a program that is not recorded.
+    pub(crate) fn add_left(&self, pid: u32, at: Stamp) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).push((pid, at));
+    }
+
+    /// Takes the processes that were added since the last call.
+    pub(crate) fn take_left(&self) -> Vec<(u32, Stamp)> {
+        std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     pub(crate) fn add_mapping(&self, mapping: &Arc<Mapping>) {
         let mut mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
         mappings.retain(|known| known.strong_count() > 0);
@@ -227,7 +239,7 @@ impl HubPage {
             room.iter_mut().zip(names.bytes()).for_each(|(place, byte)| *place = byte);
             (&raw mut (*hub).names).write(room);
         }
-        Ok(HubPage { page, fd, offer_name, mappings: Mutex::default() })
+        Ok(HubPage { page, fd, offer_name, mappings: Mutex::default(), left: Mutex::default() })
     }
 
     /// Returns the page, which is never unmapped: this process needs only one.

@@ -42,6 +42,12 @@ impl TreeHub {
         tsc()
     }
 
+    /// A process has executed a program that could not be patched, so it holds nothing any more.
+    pub fn has_left(&self, pid: u32) {
+        self.page.add_left(pid, tsc());
+        ring(self.hub());
+    }
+
     /// Takes shared memory for a process. Returns `None` if none is free.
     pub fn take(&self, pid: u32) -> Option<Offered> {
         let hub = self.hub();

@@ -24,6 +24,9 @@ const FEW: usize = 4;
 const MANY: usize = channel::OFFERS;
 /// How long a program that was executed may take until it joins. It waits for shared memory for three seconds at most.
 const JOIN_PATIENCE_NS: u64 = 5_000_000_000;
+/// How long after its fork a child can execute a program before its pid is known, which its parent tells. Later, a process with this
+/// pid may be another one.
+const FORK_PATIENCE_NS: u64 = 1_000_000_000;
 /// How long the events of others wait for a process that ends itself.
 const EXIT_PATIENCE_NS: u64 = 100_000_000;
 /// The most processes that are recorded at the same time.
@@ -49,8 +52,9 @@ struct Silent {
     pid: u32,
     number: Number,
     files: Process,
-    /// The stamp at which it was found to have ended.
+    /// The stamp at which it was found to have ended, or to have called exec.
     ended_at: Option<Stamp>,
+    by_exec: bool,
     exit: Exit,
 }
 
@@ -66,8 +70,10 @@ pub(super) struct Members {
     silent: Vec<Silent>,
     /// The first process, while its first program runs.
     first: Option<First>,
-    /// The first program was replaced with exec by one that is recorded.
+    /// The first program was replaced with exec by another one.
     pub(super) is_first_replaced: bool,
+    /// Processes that have executed a program which could not be patched, and when. An entry stays until the process is known here.
+    left: Vec<(u32, Stamp)>,
     /// Losses of processes that have ended, by cause, and events that were begun and did not arrive.
     lost: [u64; Loss::COUNT],
     missing: u64,
@@ -79,7 +85,11 @@ struct First {
     pid: u32,
     files: Process,
     number: Number,
+    /// The path of its program, as the kernel named it at first.
+    exe: Option<String>,
+    /// The stamp at which it was found to have ended, or to have called exec.
     ended_at: Option<Stamp>,
+    by_exec: bool,
     exit: Exit,
 }
 
@@ -96,6 +106,7 @@ impl Members {
             silent: Vec::new(),
             first: None,
             is_first_replaced: false,
+            left: Vec::new(),
             lost: [0; Loss::COUNT],
             missing: 0,
             stopped_slots: 0,
@@ -129,6 +140,37 @@ impl Members {
     /// All shared memory but that of the first process.
     pub(super) fn mappings(&self) -> Vec<&Arc<Mapping>> {
         self.members.iter().map(|member| member.drain.mapping()).chain(self.spares.iter().flatten()).collect()
+    }
+
+    /// The path of the program of a process that forks. The kernel may know another program by now.
+    fn exe_of(&self, pid: u32) -> Option<String> {
+        let member = self.members.iter().rev().find(|member| member.pid == pid).and_then(|member| member.exe.clone());
+        member.or_else(|| self.first.as_ref().filter(|first| first.pid == pid)?.exe.clone())
+    }
+
+    /// Ends the programs that were replaced by one which could not be patched. If such a process is not known and `oldest` is
+    /// later, it is forgotten.
+    fn end_left(&mut self, oldest: Stamp) {
+        self.left.extend(self.page.take_left());
+        for (pid, at) in std::mem::take(&mut self.left) {
+            let silent = self.silent.iter_mut().filter(|one| one.pid == pid);
+            let first = self.first.iter_mut().filter(|one| one.pid == pid);
+            let member = self.members.iter_mut().rev().find(|one| one.pid == pid);
+            let ends = silent
+                .map(|one| (&mut one.ended_at, &mut one.by_exec))
+                .chain(first.map(|one| (&mut one.ended_at, &mut one.by_exec)))
+                .chain(member.map(|one| (&mut one.ended_at, &mut one.by_exec)));
+            let mut is_known = false;
+            for (ended_at, by_exec) in ends {
+                is_known = true;
+                *by_exec = true;
+                *ended_at = Some(ended_at.unwrap_or(at).min(at));
+            }
+            // The pid of a child is known when its parent's event is merged.
+            if !is_known && at >= oldest {
+                self.left.push((pid, at));
+            }
+        }
     }
 
     /// Offers shared memory to processes that start.
@@ -289,15 +331,21 @@ fn end_of(ends: &Option<Ends>, pid: u32, files: &Process, now: Stamp) -> Option<
     }
 }
 
-/// True if the process has executed a program that is not recorded. Until the process has another program, the exec may
+/// When the process has executed a program that is not recorded. `None` if it has not. Until the process has another program than `exe`, the exec may
 /// still fail. A program that can be recorded joins soon; if it has not until `latest`, it will not.
-fn has_left(member: &Member, has_ended: bool, latest: Stamp) -> bool {
-    let header = &member.header;
+fn left_at(
+    header: &SharedHeader,
+    files: &Process,
+    exe: &Option<String>,
+    has_ended: bool,
+    latest: Stamp,
+) -> Option<Stamp> {
+    let left_at = header.left_at.load(Ordering::Acquire);
     let image = header.image.load(Ordering::Acquire);
     let is_leaving = image != 0 && header.leaving.load(Ordering::Acquire) == image;
     let is_unrecorded = || header.unrecorded_exec.load(Ordering::Acquire) != 0;
-    let is_late = || header.left_at.load(Ordering::Acquire) < latest;
-    is_leaving && (has_ended || (is_unrecorded() || is_late()) && member.files.exe() != member.exe)
+    let has_left = is_leaving && (has_ended || (is_unrecorded() || left_at < latest) && files.exe() != *exe);
+    has_left.then_some(left_at)
 }
 
 impl Collector {
@@ -325,20 +373,27 @@ impl Collector {
         };
         if let Some(number) = self.recorder.join(joining) {
             members.watch(pid);
-            members.first = Some(First { pid, files: Process::new(pid), number, ended_at: None, exit: Exit::Unknown });
+            let files = Process::new(pid);
+            let exe = Some(self.plan.exe.clone());
+            let (ended_at, by_exec, exit) = (None, false, Exit::Unknown);
+            members.first = Some(First { pid, files, number, exe, ended_at, by_exec, exit });
         }
     }
 
-    /// Adds the processes that took shared memory.
+    /// Adds the processes that took shared memory, and ends programs that were replaced by one which could not be patched.
     pub(super) fn welcome(&mut self) {
+        let oldest = self.last_watermark.saturating_sub(self.recorder.timeline.stamps_in(FORK_PATIENCE_NS));
         let Some(members) = &mut self.members else { return };
         for (number, pid) in self.recorder.take_new_pids() {
             members.watch(pid);
-            members.silent.push(Silent { pid, number, files: Process::new(pid), ended_at: None, exit: Exit::Unknown });
+            let (ended_at, by_exec, exit) = (None, false, Exit::Unknown);
+            members.silent.push(Silent { pid, number, files: Process::new(pid), ended_at, by_exec, exit });
         }
         for (pid, mapping) in members.taken() {
             let (header, files) = (SharedHeader::of(&mapping), Process::new(pid));
             let is_forked = header.origin.is_forked.load(Ordering::Relaxed) != 0;
+            let of_parent = members.exe_of(header.origin.parent_pid.load(Ordering::Relaxed)).filter(|_| is_forked);
+            let exe = of_parent.or_else(|| stored(&mapping, &header.origin.exe)).or_else(|| files.exe());
             let joining = Joining {
                 pid,
                 parent_pid: header.origin.parent_pid.load(Ordering::Relaxed),
@@ -356,7 +411,7 @@ impl Collector {
                 pid,
                 number,
                 header,
-                exe: files.exe(),
+                exe,
                 drain: Drain::new(mapping, number),
                 files,
                 ended_at: None,
@@ -364,6 +419,7 @@ impl Collector {
                 exit: Exit::Unknown,
             });
         }
+        members.end_left(oldest);
         members.offer();
         Stats::set(&self.stats.processes, members.count() as u64);
     }
@@ -376,8 +432,11 @@ impl Collector {
         if let Some(first) = &mut members.first {
             let is_replaced = members.members.iter().any(|one| one.pid == first.pid);
             let end = end_of(&members.ends, first.pid, &first.files, now);
-            if first.ended_at.is_none() && (is_replaced || end.is_some()) {
-                first.ended_at = Some(end.map_or(now, |end| end.at(exits_at(&self.header))));
+            let left_at = left_at(&self.header, &first.files, &first.exe, end.is_some(), latest);
+            if first.ended_at.is_none() && (is_replaced || left_at.is_some() || end.is_some()) {
+                let ended_at = || end.map_or(now, |end| end.at(exits_at(&self.header)));
+                first.ended_at = Some(left_at.unwrap_or_else(ended_at));
+                first.by_exec = is_replaced || left_at.is_some();
                 first.exit = end.map_or(Exit::Unknown, |end| exit_of(end, &self.header));
             }
         }
@@ -394,10 +453,11 @@ impl Collector {
                 continue;
             }
             let end = end_of(&members.ends, member.pid, &member.files, now);
-            let has_left = has_left(member, end.is_some(), latest);
-            if is_replaced || has_left || end.is_some() {
-                member.ended_at = Some(end.map_or(now, |end| end.at(exits_at(&member.header))));
-                member.by_exec |= has_left;
+            let left_at = left_at(&member.header, &member.files, &member.exe, end.is_some(), latest);
+            if is_replaced || left_at.is_some() || end.is_some() {
+                let ended_at = || end.map_or(now, |end| end.at(exits_at(&member.header)));
+                member.ended_at = Some(left_at.unwrap_or_else(ended_at));
+                member.by_exec |= left_at.is_some();
                 member.exit = end.map_or(Exit::Unknown, |end| exit_of(end, &member.header));
             }
         }
@@ -430,11 +490,11 @@ impl Collector {
     pub(super) fn end_processes(&mut self, until: Stamp) {
         let Some(mut members) = self.members.take() else { return };
         let is_over = |ended_at: Option<Stamp>| ended_at.is_some_and(|stamp| stamp <= until);
-        if let Some(First { pid, number, ended_at: Some(stamp), exit, .. }) = members.first
+        if let Some(First { pid, number, ended_at: Some(stamp), by_exec, exit, .. }) = members.first
             && is_over(Some(stamp))
             && self.drain.is_empty(&self.merge)
         {
-            let by_exec = members.members.iter().any(|member| member.pid == pid);
+            let by_exec = by_exec || members.members.iter().any(|member| member.pid == pid);
             members.first = None;
             members.is_first_replaced = by_exec;
             self.recorder.end_process(number, by_exec, if by_exec { Exit::Unknown } else { exit }, stamp);
@@ -442,7 +502,7 @@ impl Collector {
         let over: Vec<u32> = members.silent.iter().filter(|one| is_over(one.ended_at)).map(|one| one.pid).collect();
         members.silent.retain(|silent| {
             if let Some(stamp) = silent.ended_at.filter(|stamp| *stamp <= until) {
-                self.recorder.end_process(silent.number, false, silent.exit, stamp);
+                self.recorder.end_process(silent.number, silent.by_exec, silent.exit, stamp);
             }
             !is_over(silent.ended_at)
         });
@@ -503,13 +563,22 @@ impl Collector {
             ends.look(first.pid);
         }
         self.find_ended(self.last_watermark);
-        let Some(members) = self.members.take() else { return exit };
+        let Some(mut members) = self.members.take() else { return exit };
         let noticed = members.first.as_ref().map(|first| first.exit).or_else(|| self.recorder.exit_of_first());
         let exit = if exit == Exit::Unknown { noticed.unwrap_or(exit) } else { exit };
-        if let Some(first) = &members.first {
-            self.recorder.finish_process(first.number, exit);
+        match &members.first {
+            Some(First { number, ended_at: Some(stamp), by_exec: true, .. }) => {
+                members.is_first_replaced = true;
+                self.recorder.end_process(*number, true, Exit::Unknown, *stamp);
+            }
+            Some(first) => self.recorder.finish_process(first.number, exit),
+            None => (),
         }
         for member in &members.members {
+            if let (Some(stamp), true) = (member.ended_at, member.by_exec) {
+                self.recorder.end_process(member.number, true, Exit::Unknown, stamp);
+                continue;
+            }
             let exit = if member.ended_at.is_some() { member.exit } else { Exit::Detached };
             self.recorder.finish_process(member.number, exit);
         }
