@@ -26,6 +26,8 @@ static size_t allocated(void) {
 #ifdef JEMALLOC
     unsigned long long epoch = 1;
     size_t bytes = 0, size = sizeof epoch;
+    // Freed blocks in the thread's cache count as allocated.
+    mallctl("thread.tcache.flush", NULL, NULL, NULL, 0);
     mallctl("epoch", &epoch, &size, &epoch, size);
     size = sizeof bytes;
     mallctl("stats.allocated", &bytes, &size, NULL, 0);

@@ -57,6 +57,15 @@ fn data_file(folder: &heaptrack_tests::Folder) -> std::path::PathBuf {
     data.canonicalize().expect("a path")
 }
 
+/// Waits for the last memory that `memory_kinds.c` touches.
+fn everything_is_there(pid: u32) {
+    process::wait_for("the shared memory", || {
+        let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
+        let rss = smaps.split("own-memory").nth(1)?.lines().find(|line| line.starts_with("Rss:"))?;
+        rss.contains(" 5120 kB").then_some(())
+    });
+}
+
 #[test]
 fn parts_of_a_launched_program_add_up() {
     let mut chance = Chance::new("memory, launched");
@@ -66,12 +75,7 @@ fn parts_of_a_launched_program_add_up() {
     let running = program.start();
     let pid = running.target_with_library(&program);
     let _killed = KilledOnFailure(pid);
-    // Everything is there.
-    process::wait_for("the shared memory", || {
-        let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-        let rss = smaps.split("own-memory").nth(1)?.lines().find(|line| line.starts_with("Rss:"))?;
-        rss.contains(" 5120 kB").then_some(())
-    });
+    everything_is_there(pid);
     let measured = compare(pid, &running.trace, &mut chance);
     for instant in &measured {
         has_every_kind(instant, &data, 7);
@@ -243,7 +247,8 @@ fn the_map_shows_the_resident_memory_by_owner_fill_and_age() {
     let running = program.start();
     let pid = running.target_with_library(&program);
     let _killed = KilledOnFailure(pid);
-    process::wait_for("some looks", || (running.trace.exists() && instants(&running.trace).1.len() > 4).then_some(()));
+    everything_is_there(pid);
+    look_after(&running.trace, now_ns());
     process::signal("KILL", &[pid]);
     let outcome = running.finish();
     let (_, measured) = instants(&outcome.trace);

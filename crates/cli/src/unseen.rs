@@ -10,7 +10,7 @@ use analysis::numbers;
 use capture::allocators::FOREIGN;
 use channel::ModuleFlags;
 use collector::{Observed, Replaced, UnrecordedProcesses};
-use format::{MemoryInstant, Module, Unseen, part_kind};
+use format::{MemoryInstant, MemoryPart, Module, Unseen, part_kind};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -88,12 +88,13 @@ const NOTABLE_BYTES: u64 = 1 << 20;
 const NOTABLE_PART: u64 = 20;
 
 fn mappings(look: &MemoryInstant, is_attached: bool) -> Option<Unseen> {
-    let bytes = look.rss_of(part_kind::ANONYMOUS);
+    let is_unexplained = |part: &&MemoryPart| part.kind == part_kind::ANONYMOUS && !part.name.starts_with(".bss of ");
+    let bytes = look.parts.iter().filter(is_unexplained).map(|part| part.rss_bytes).fold(0, u64::saturating_add);
     let is_notable = bytes >= NOTABLE_BYTES && bytes >= look.rss_bytes / NOTABLE_PART;
     let causes = if is_attached {
-        "mappings that are older than the recording, and system calls that do not go through libc"
+        "mappings that are older than the recording, and system calls that do not go through the mmap of libc"
     } else {
-        "system calls that do not go through libc, and static programs"
+        "system calls that do not go through the mmap of libc"
     };
     let size = |bytes: u64| numbers::bytes(analysis::to_signed(bytes));
     is_notable.then(|| {

@@ -181,7 +181,7 @@ impl PinnedPages {
         }
         let pins = |site: &PinningSite| site.pinned_bytes + site.shared_bytes;
         sites.sort_unstable_by_key(|site| (Reverse(pins(site)), Reverse(site.held_bytes), site.stack));
-        let pinning = sites.iter().take(MOST_SITES).take_while(|site| pins(site) > 0).count();
+        let pinning = sites.iter().take(MOST_SITES).take_while(|site| pins(site) >= PAGE).count();
         let others = sites.split_off(pinning);
         self.add_together(&mut sites, cover);
         self.sums.other_sites = others.len() as u64;
@@ -264,23 +264,43 @@ mod tests {
             shared_bytes: PAGE / 2,
             together_bytes: 2 * PAGE,
         };
-        // Once both are freed, the page of both can be returned, too.
+        assert_eq!(found.sites, [seven]);
         let eight = PinningSite {
-            stack: 8,
+            stack: 0,
             blocks: 2,
             bytes: 4024,
-            pinned_bytes: 0,
             held_bytes: PAGE,
             shared_bytes: PAGE / 2,
-            together_bytes: 4 * PAGE,
+            ..PinningSite::default()
         };
-        assert_eq!(found.sites, [seven, eight]);
-        assert_eq!((found.other_sites, found.others), (0, PinningSite::default()));
+        assert_eq!((found.other_sites, found.others), (1, eight));
         let sizes: Vec<_> =
             found.sizes.iter().map(|size| (size.up_to_bytes, size.resident_bytes, size.live_bytes)).collect();
         assert_eq!(sizes, [(32, 2 * PAGE, 32 + 64), (64, PAGE, 48), (4096, PAGE, 4016)]);
         // The top of another arena stays.
         assert_eq!(fragmentation("", 4 * ARENA, 10, &BLOCKS).trim_bytes, 3 * PAGE);
+    }
+
+    #[test]
+    fn sites_that_share_pages_give_them_back_together() {
+        // Page 2 is only of stack 7. Pages 3 to 6 are of 7 and 8, page 7 of 8 and 9, page 8 of 9, page 9 of nine stacks.
+        let block = |page: u64, place: u64, stack| (page * PAGE + 0x10 + 0x20 * place, 24, stack);
+        let mut blocks = vec![block(2, 0, 7), block(7, 0, 8), block(7, 1, 9), block(8, 0, 9)];
+        for page in 3..7 {
+            blocks.extend([block(page, 0, 7), block(page, 1, 8), block(page, 2, 7)]);
+        }
+        blocks.extend((0..9).map(|stack| block(9, stack.into(), 100 + stack)));
+        let found = fragmentation("[heap]", 0x10_0000, 12, &blocks);
+        let rows: Vec<_> = found
+            .sites
+            .iter()
+            .map(|site| [site.stack.into(), site.pinned_bytes, site.shared_bytes, site.together_bytes])
+            .map(|[stack, rest @ ..]: [u64; 4]| (stack, rest.map(|bytes| 2 * bytes / PAGE)))
+            .collect();
+        // In halves of pages: alone, its share, and what it returns with those before it.
+        assert_eq!(rows, [(7, [2, 4, 2]), (8, [0, 5, 10]), (9, [2, 1, 14])]);
+        assert_eq!(found.shared_bytes, 6 * PAGE, "with the page of nine");
+        assert_eq!((found.other_sites, found.others.shared_bytes), (9, 0));
     }
 
     #[test]

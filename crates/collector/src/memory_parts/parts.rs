@@ -11,7 +11,7 @@ use super::owner_sets::PageOwner;
 use super::resident_pages::{PageMap, Residence};
 use super::smaps::MappedRange;
 use format::{MemoryFacts, MemoryPart, part_kind};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// The most parts of one kind. The smaller ones are added up.
@@ -20,6 +20,8 @@ const MOST_OF_A_KIND: usize = 24;
 const MOST_CALLERS: usize = 128;
 /// The pages of a mapping that is more times larger than its resident pages are not read for the map.
 const MOST_SPARSE: u64 = 64;
+/// Less zeroed data of a module is not worth a name.
+const NOTABLE_ZEROED: u64 = 256 << 10;
 /// Less of a stack is not worth mentioning.
 const NOTABLE_DEPTH: u64 = 64 << 10;
 const CHANGED: &str = "changed while it was read";
@@ -115,7 +117,11 @@ pub fn divide(
 ) -> (Vec<MemoryPart>, MemoryFacts) {
     let mut sums = Sums::default();
     let mut covered = cover.ranges.iter().peekable();
+    let modules: HashSet<&str> =
+        mappings.iter().filter(|mapping| mapping.is_executable).map(|mapping| mapping.name.as_str()).collect();
+    let mut before: Option<&MappedRange> = None;
     for mapping in mappings {
+        let module = before.replace(mapping).filter(|before| is_zeroed_data(before, mapping, &modules));
         while covered.next_if(|range| range.end <= mapping.start).is_some() {}
         if mapping.rss_bytes == 0 {
             continue;
@@ -130,7 +136,7 @@ pub fn divide(
                 sums.add(part_kind::RECORDER, "heaptrack", mapping.rss_bytes, mapping.pss_bytes);
                 map_whole(mapping, (part_kind::RECORDER, "heaptrack"), None, known, &mut found.map);
             }
-            _ => add_whole(mapping, pages, known, &mut sums, &mut found.map),
+            _ => add_whole((mapping, module), pages, known, &mut sums, &mut found.map),
         }
     }
     found.pinned.add_facts(&mut sums.facts);
@@ -158,9 +164,32 @@ fn add_depth(mapping: &MappedRange, pages: Option<&PageMap>, known: &Known, fact
     }
 }
 
-/// Adds a mapping in which no block lies. If it is anonymous, it is divided by the calls that made it.
-fn add_whole(mapping: &MappedRange, pages: Option<&PageMap>, known: &Known, sums: &mut Sums, map: &mut AddressMap) {
+/// Returns true if a mapping is the zeroed data (.bss) of the module whose data ends where it begins.
+fn is_zeroed_data(before: &MappedRange, mapping: &MappedRange, modules: &HashSet<&str>) -> bool {
+    before.end == mapping.start
+        && before.is_writable
+        && !before.is_shared
+        && mapping.name.is_empty()
+        && mapping.is_anonymous_data()
+        && !mapping.is_executable
+        && mapping.rss_bytes >= NOTABLE_ZEROED
+        && before.name.starts_with('/')
+        && modules.contains(before.name.as_str())
+}
+
+/// Adds a mapping in which no block lies. `module`: the module whose zeroed data it is. If it is anonymous, it is divided by the calls that made it.
+fn add_whole(
+    (mapping, module): (&MappedRange, Option<&MappedRange>),
+    pages: Option<&PageMap>,
+    known: &Known,
+    sums: &mut Sums,
+    map: &mut AddressMap,
+) {
     let (kind, name) = whole(mapping, known);
+    let name = match module {
+        Some(module) if kind == part_kind::ANONYMOUS => &format!(".bss of {}", module.name),
+        _ => name,
+    };
     map_whole(mapping, (kind, name), pages, known, map);
     if kind == part_kind::STACK {
         add_depth(mapping, pages, known, &mut sums.facts);

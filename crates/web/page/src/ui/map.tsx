@@ -4,6 +4,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { PEAK, type State } from "../state";
+import { hash } from "../colours";
 import { change } from "../store";
 import { bytes, percent, several, time } from "../units";
 import { usePage } from "./context";
@@ -53,12 +54,15 @@ const region = ({ cells, owners }: AddressMap, index: number): [number, number] 
 const hex = (address: number): string => address.toString(16);
 const mix = (share: number, from: [number, number, number], to: [number, number, number]): string =>
   `hsl(${from.map((part, index) => part + ((to[index] ?? 0) - part) * share).map((part, index) => (index === 0 ? part : `${part}%`)).join(" ")})`;
-const fillColour = (share: number): string => mix(share, [205, 45, 78], [24, 85, 42]);
-const ageColour = (share: number): string => mix(share, [150, 45, 68], [280, 55, 36]);
+const fillColour = (share: number): string => mix(share, [48, 90, 78], [12, 82, 36]);
+const ageColour = (share: number): string => mix(share, [185, 50, 72], [270, 55, 38]);
 const OTHER = "#9aa5b8";
 
 const colourOf = (map: AddressMap, cell: Cell, paint: State["paint"]): string => {
-  const kind = map.owners[cell.owner]?.kind ?? "";
+  const owner = map.owners[cell.owner];
+  const kind = owner?.kind ?? "";
+  // Blocks of different functions have different shades of the colour of live blocks.
+  if (paint === "owner" && owner?.function) return `hsl(${14 + (hash(owner.function) % 22)} 76% ${38 + ((hash(owner.function) >> 8) % 26)}%)`;
   if (paint === "owner") return kindOf(kind)[1];
   const isAllocators = cell.live_bytes > 0 || kind === "free";
   if (paint === "fill") return isAllocators ? fillColour(cell.live_bytes / Math.max(1, cell.resident_bytes)) : OTHER;
@@ -140,11 +144,13 @@ const Strip = ({ map, at }: { map: AddressMap; at: number }): JSX.Element => {
     cells.forEach((cell, index) => {
       const [left, right] = [xOf(starts[index] ?? 0), xOf((starts[index] ?? 0) + cell.bytes)];
       if (right < 0 || left > width) return;
-      const wide = Math.max(0.7, right - left);
+      // Whole pixels, so that there is no seam between cells side by side.
+      const begin = Math.floor(left);
+      const wide = Math.max(1, Math.floor(right) - begin);
       const high = Math.max(1, (HEIGHT - LABELS) * (cell.resident_bytes / cell.bytes));
-      pen.rect(left, 0, wide, HEIGHT - LABELS, line);
-      pen.rect(left, HEIGHT - LABELS - high, wide, high, colourOf(map, cell, state.paint));
-      if (index === chosen) pen.rect(left, 0, Math.max(2, wide), 3, text);
+      pen.rect(begin, 0, wide, HEIGHT - LABELS, line);
+      pen.rect(begin, HEIGHT - LABELS - high, wide, high, colourOf(map, cell, state.paint));
+      if (index === chosen) pen.rect(begin, 0, Math.max(2, wide), 3, text);
       const [first, last] = region(map, index);
       const name = map.owners[cell.owner]?.name ?? "";
       const label = name.split("/").at(-1) || kindOf(map.owners[cell.owner]?.kind ?? "")[0];
