@@ -143,11 +143,19 @@ await check("the table is sorted by any column, which is in the address", async 
 });
 await check("live blocks lead to the tree of that moment", async () => {
   await go(page, `#/memory?at=${time(1)}`);
-  await page.locator(".parts .callers").first().click();
+  const callers = (kind) => page.locator('[aria-label="Parts of the memory"] .grid-row').filter({ hasText: kind }).locator(".callers").first();
+  await callers("live blocks").click();
   await page.waitForFunction((hash) => location.hash === hash, `#/bottom-up?at=${time(1)}`);
   await settled(page);
   const { totals } = print("profile", file, "--at", `${time(1)}ns`);
   equal(await page.$eval('.figures [data-number="live_bytes"]', (node) => Number(node.dataset.value)), totals.live_bytes, "live bytes");
+  // What the program mapped itself has callers, too.
+  await go(page, `#/memory?at=${time(1)}`);
+  await callers("mapped by the program").click();
+  await page.waitForFunction((ns) => location.hash.startsWith("#/bottom-up") && location.hash.includes("domain=mapped") && location.hash.includes(`at=${ns}`), String(time(1)));
+  await settled(page);
+  const mapped = print("profile", file, "--domain", "mapped", "--at", `${time(1)}ns`).totals;
+  equal(await page.$eval('.figures [data-number="live_bytes"]', (node) => Number(node.dataset.value)), mapped.live_bytes, "mapped bytes");
 });
 const cellAt = (at) => at.$eval(".map .status-line", (node) => (node.dataset.cell === undefined ? -1 : Number(node.dataset.cell)));
 const readout = (at) => at.locator(".map .status-line").innerText();

@@ -109,7 +109,7 @@ pub fn map_regions(map: &MemoryMap, definitions: &Definitions) -> Vec<MapRegion>
             Some(last) => {
                 last.end = cell.end();
                 last.resident_bytes += cell.resident_bytes();
-                last.live_bytes += cell.live_bytes;
+                last.live_bytes = last.live_bytes.saturating_add(cell.live_bytes);
                 if cell.live_bytes > 0 {
                     last.owner.kind = owner.kind;
                 }
