@@ -143,11 +143,83 @@ await check("the table is sorted by any column, which is in the address", async 
 });
 await check("live blocks lead to the tree of that moment", async () => {
   await go(page, `#/memory?at=${time(1)}`);
-  await page.locator(".parts .callers").first().click();
+  const callers = (kind) => page.locator('[aria-label="Parts of the memory"] .grid-row').filter({ hasText: kind }).locator(".callers").first();
+  await callers("live blocks").click();
   await page.waitForFunction((hash) => location.hash === hash, `#/bottom-up?at=${time(1)}`);
   await settled(page);
   const { totals } = print("profile", file, "--at", `${time(1)}ns`);
   equal(await page.$eval('.figures [data-number="live_bytes"]', (node) => Number(node.dataset.value)), totals.live_bytes, "live bytes");
+  // What the program mapped itself has callers, too.
+  await go(page, `#/memory?at=${time(1)}`);
+  await callers("mapped by the program").click();
+  await page.waitForFunction((ns) => location.hash.startsWith("#/bottom-up") && location.hash.includes("domain=mapped") && location.hash.includes(`at=${ns}`), String(time(1)));
+  await settled(page);
+  const mapped = print("profile", file, "--domain", "mapped", "--at", `${time(1)}ns`).totals;
+  equal(await page.$eval('.figures [data-number="live_bytes"]', (node) => Number(node.dataset.value)), mapped.live_bytes, "mapped bytes");
+});
+const cellAt = (at) => at.$eval(".map .status-line", (node) => (node.dataset.cell === undefined ? -1 : Number(node.dataset.cell)));
+const readout = (at) => at.locator(".map .status-line").innerText();
+/** Whether the line about a cell says what the engine says. */
+const describes = async (at, map, index, what) => {
+  equal(await cellAt(at), index, `${what}: the cell`);
+  const { start, bytes } = map.cells[index];
+  has(await readout(at), `${start.toString(16)}–${(start + bytes).toString(16)}`, what);
+  const owner = map.owners[map.cells[index].owner];
+  if (owner.name) has(await readout(at), owner.name, what);
+  if (owner.function) has(await readout(at), `mostly of ${owner.function}`, what);
+};
+await check("the map shows every cell of the engine, by mouse and by keyboard", async () => {
+  await go(page, "#/memory");
+  const map = print("map", file);
+  equal((await numbers(page, "map")).time_ns, map.time_ns, "the time of the map");
+  equal(map.time_ns, time(highest), "it is that of the highest RSS");
+  const strip = page.locator(".strip");
+  await strip.focus();
+  const last = map.cells.length - 1;
+  for (const [key, index] of [["Home", 0], ["ArrowRight", 1], ["End", last], ["ArrowLeft", last - 1], ["PageUp", last - 21]]) {
+    await press(page, key);
+    await settled(page);
+    await describes(page, map, index, key);
+  }
+  has(await page.locator(".said").innerText(), "resident", "what is said to a screen reader");
+  // A click zooms to the region, so that its first cell is at the left end.
+  await press(page, "Enter");
+  await page.waitForFunction(() => location.hash.includes("mapTo="));
+  const from = Number(new URLSearchParams((await page.evaluate(() => location.hash)).split("?")[1]).get("mapFrom"));
+  const first = map.cells.findIndex(({ start }) => start >= from);
+  const box = await strip.boundingBox();
+  await strip.hover({ position: { x: 1, y: 40 } });
+  await settled(page);
+  await describes(page, map, first, "the left end");
+  await page.getByRole("button", { name: "Zoom in" }).click();
+  await page.waitForFunction((before) => !location.hash.includes(`mapFrom=${before}&`), from);
+  await strip.focus();
+  await press(page, "-");
+  await press(page, "Escape");
+  await page.waitForFunction(() => !location.hash.includes("mapTo="));
+  // A drag selects a range.
+  await page.mouse.move(box.x + box.width * 0.2, box.y + 40);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.4, box.y + 40, { steps: 4 });
+  await page.mouse.up();
+  await page.waitForFunction(() => location.hash.includes("mapFrom=") && location.hash.includes("mapTo="));
+  await page.getByRole("button", { name: "Whole map" }).click();
+  await page.waitForFunction(() => !location.hash.includes("mapTo="));
+});
+await check("the colours of the map are in the address; a moment has the last map before it", async () => {
+  const pixels = () => page.$eval(".strip canvas", (node) => node.toDataURL());
+  const seen = [await pixels()];
+  for (const paint of ["fill", "age"]) {
+    await page.getByRole("group", { name: "Colour of the map" }).getByRole("button", { name: paint }).click();
+    await page.waitForFunction((word) => location.hash === `#/memory?paint=${word}`, paint);
+    await settled(page);
+    seen.push(await pixels());
+  }
+  equal(new Set(seen).size, 3, "three pictures");
+  await go(page, `#/memory?at=${Math.round(wanted.range.to_ns)}`);
+  equal((await numbers(page, "map")).time_ns, print("map", file, "--at", "end").time_ns, "the map at the end");
+  await go(page, `#/memory?at=${time(0) - 1}`);
+  equal(await page.locator(".strip").count(), 0, "no map before the first");
 });
 await check("a report has the same instants and parts", async () => {
   const html = join(traces, "memory.html");
@@ -156,6 +228,7 @@ await check("a report has the same instants and parts", async () => {
   await own.setViewportSize({ width: 1540, height: 2600 });
   await settled(own);
   await shows(own, highest, "report");
+  equal((await numbers(own, "map")).time_ns, time(highest), "the map of a report");
   await own.locator(".memory .plot").focus();
   await press(own, "Home");
   await isAt(own, 0);

@@ -1,4 +1,4 @@
-// Random blocks of 16 to 2048 bytes, of sizes that jemalloc and mimalloc have as size classes too, half of them freed again. Prints
+// Random blocks of up to 20,000 bytes, half of them freed again. For mimalloc, of 16 to 2048 bytes, of sizes that are its size classes. Prints
 // what the allocator itself says is allocated, in bytes, and waits. Built with -DJEMALLOC or -DMIMALLOC for those allocators.
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +26,8 @@ static size_t allocated(void) {
 #ifdef JEMALLOC
     unsigned long long epoch = 1;
     size_t bytes = 0, size = sizeof epoch;
+    // Freed blocks in the thread's cache count as allocated.
+    mallctl("thread.tcache.flush", NULL, NULL, NULL, 0);
     mallctl("epoch", &epoch, &size, &epoch, size);
     size = sizeof bytes;
     mallctl("stats.allocated", &bytes, &size, NULL, 0);
@@ -42,12 +44,19 @@ static size_t allocated(void) {
 }
 
 int main(void) {
+#ifdef MIMALLOC
     static const size_t sizes[] = {16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280, 1536, 1792, 2048};
+#endif
     static char *blocks[COUNT];
     unsigned chance = 1;
     for (int i = 0; i < COUNT; i++) {
         chance = chance * 1103515245 + 12345;
+#ifdef MIMALLOC
         size_t size = sizes[(chance >> 16) % (sizeof sizes / sizeof *sizes)];
+#else
+        // Mostly small ones.
+        size_t size = 1 + (chance >> 16) % (i % 100 ? 700 : 20000);
+#endif
         blocks[i] = memset(malloc(size), 1, size);
     }
     for (int i = 0; i < COUNT; i += 2)

@@ -1,5 +1,6 @@
 //! The program's own mappings: calls and bytes are those that strace sees, and malloc's numbers do not change.
 use heaptrack_tests::attach::{Session, Target};
+use heaptrack_tests::memory::Watched;
 use heaptrack_tests::{Folder, Program, run, targets, view};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -262,6 +263,30 @@ fn compare_with_strace(command: &[&str]) -> (Calls, u64) {
     assert_eq!(recorded, expected);
     let seen: u64 = expected.values().map(|(calls, _)| calls).sum();
     (expected, all.len() as u64 - seen)
+}
+
+/// A program that makes the system call itself: the memory is `anonymous`, and the trace says that no call explains it.
+#[test]
+fn mappings_that_no_call_explains_are_listed_as_unseen() {
+    for (how, kind) in [("syscall", "anonymous"), ("mmap", "mapped")] {
+        let mut command = Command::new(targets::target("maps_unseen"));
+        let mut watched = Watched::start(command.arg(how), &[]);
+        assert_eq!(watched.line(), "ready");
+        let measured = watched.measured();
+        let zeroed_bytes = if kind == "anonymous" { 4 << 20 } else { 0 };
+        let found = measured.instant.rss_of(kind) - zeroed_bytes;
+        assert!((24 << 20..25 << 20).contains(&found), "{how}: {:?}", measured.instant);
+        let is_zeroed = |name: &str| name.starts_with(".bss of ") && name.ends_with("/maps_unseen");
+        let zeroed = measured.instant.parts.iter().find(|part| is_zeroed(&part.name)).expect("a part");
+        assert!((4 << 20..(4 << 20) + 16_384).contains(&zeroed.rss_bytes), "{zeroed:?}");
+        let unseen = view::view(&measured.trace, "summary", &[])["unseen"].clone();
+        let mut listed = unseen.as_array().expect("a list").iter().filter(|one| one["kind"] == "mappings");
+        let sentence = listed.next().map(|one| one["sentence"].as_str().expect("a sentence").to_owned());
+        assert_eq!(sentence.is_some(), how == "syscall", "{unseen}");
+        let text = view::text(&measured.trace, &["--full"]);
+        let is_said = text.contains("no recorded call explains 25.");
+        assert_eq!(is_said, how == "syscall", "{text}");
+    }
 }
 
 #[test]

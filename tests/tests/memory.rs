@@ -57,6 +57,15 @@ fn data_file(folder: &heaptrack_tests::Folder) -> std::path::PathBuf {
     data.canonicalize().expect("a path")
 }
 
+/// Waits for the last memory that `memory_kinds.c` touches.
+fn everything_is_there(pid: u32) {
+    process::wait_for("the shared memory", || {
+        let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
+        let rss = smaps.split("own-memory").nth(1)?.lines().find(|line| line.starts_with("Rss:"))?;
+        rss.contains(" 5120 kB").then_some(())
+    });
+}
+
 #[test]
 fn parts_of_a_launched_program_add_up() {
     let mut chance = Chance::new("memory, launched");
@@ -66,12 +75,7 @@ fn parts_of_a_launched_program_add_up() {
     let running = program.start();
     let pid = running.target_with_library(&program);
     let _killed = KilledOnFailure(pid);
-    // Everything is there.
-    process::wait_for("the shared memory", || {
-        let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-        let rss = smaps.split("own-memory").nth(1)?.lines().find(|line| line.starts_with("Rss:"))?;
-        rss.contains(" 5120 kB").then_some(())
-    });
+    everything_is_there(pid);
     let measured = compare(pid, &running.trace, &mut chance);
     for instant in &measured {
         has_every_kind(instant, &data, 7);
@@ -209,6 +213,69 @@ fn a_program_that_ends_during_a_look_leaves_no_cut_instant() {
     process::wait_for("a look that was finished", || has_instants().then_some(()));
     process::signal("KILL", &[pid]);
     let _ended = running.finish();
+}
+
+/// The cells of the map: they are in order, have the resident memory of the parts, and say what the parts say.
+fn map_is_right(map: &Value, instant: &MemoryInstant) {
+    assert_eq!(number(&map["rss_bytes"]), instant.rss_bytes);
+    let cells = map["cells"].as_array().expect("cells");
+    assert!(cells.len() > 50 && cells.len() <= 2048, "{}", cells.len());
+    let mut end = 0;
+    let (mut resident, mut by_kind) = (0, std::collections::BTreeMap::<String, u64>::new());
+    for cell in cells {
+        let [start, bytes, inside, live] =
+            ["start", "bytes", "resident_bytes", "live_bytes"].map(|name| number(&cell[name]));
+        assert!(start >= end && inside > 0 && inside <= bytes && live <= inside, "{cell}");
+        end = start + bytes;
+        resident += inside;
+        let owner = &map["owners"][number(&cell["owner"]) as usize];
+        *by_kind.entry(owner["kind"].as_str().expect("a kind").to_owned()).or_default() += inside;
+    }
+    assert!(resident.abs_diff(instant.rss_bytes) <= instant.rss_bytes / 50, "{resident} of {}", instant.rss_bytes);
+    for kind in [part_kind::MAPPED, part_kind::ANONYMOUS, part_kind::STACK, part_kind::FILE, part_kind::SHARED] {
+        let (drawn, expected) = (by_kind.get(kind).copied().unwrap_or(0), instant.rss_of(kind));
+        // A cell has one kind, and 64 kB.
+        assert!(drawn.abs_diff(expected) <= expected / 20 + (256 << 10), "{kind}: {drawn} instead of {expected}");
+    }
+}
+
+#[test]
+fn the_map_shows_the_resident_memory_by_owner_fill_and_age() {
+    let folder = heaptrack_tests::Folder::new();
+    let data = data_file(&folder);
+    let program = Program::target("memory_kinds").arg(&data).option("--memory-every").option("20ms");
+    let running = program.start();
+    let pid = running.target_with_library(&program);
+    let _killed = KilledOnFailure(pid);
+    everything_is_there(pid);
+    look_after(&running.trace, now_ns());
+    process::signal("KILL", &[pid]);
+    let outcome = running.finish();
+    let (_, measured) = instants(&outcome.trace);
+    let highest = measured.iter().max_by_key(|instant| instant.rss_bytes).expect("instants");
+    let last = measured.last().expect("instants");
+    let map = view::view(&outcome.trace, "map", &[]);
+    map_is_right(&map, highest);
+    let at_end = view::view(&outcome.trace, "map", &["--at", "end"]);
+    assert_eq!(number(&at_end["time_ns"]), last.time_ns);
+    map_is_right(&at_end, last);
+    // What the program mapped itself is named by the caller, blocks by the function that allocated them.
+    let owners = at_end["owners"].as_array().expect("owners");
+    let has =
+        |kind: &str, key: &str, value: &str| owners.iter().any(|owner| owner["kind"] == kind && owner[key] == value);
+    assert!(has("mapped", "name", "main in memory_kinds"), "{owners:?}");
+    assert!(owners.iter().any(|owner| owner["kind"] == "blocks" && owner["function"].is_string()), "{owners:?}");
+    let ages = at_end["cells"].as_array().expect("cells").iter().filter_map(|cell| cell["age_ns"].as_u64());
+    let ages: Vec<u64> = ages.collect();
+    assert!(ages.len() > 10 && ages.iter().all(|age| *age <= last.time_ns), "{ages:?}");
+    let few = view::view(&outcome.trace, "map", &["--limit", "7"]);
+    assert_eq!(few["cells"].as_array().expect("cells").len(), 7);
+    let text = view::text(&outcome.trace, &["--full"]);
+    let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("address space at ")).collect();
+    assert!(lines[0].contains(", 8 of ") && lines[1..9].iter().all(|line| line.starts_with("- ")), "{text}");
+    assert!(lines[1..9].iter().any(|line| line.contains("blocks (main heap), ")), "{text}");
+    let off = Program::target("hello").option("--memory-every").option("off").recorded();
+    assert_eq!(note(&view::view(&off.trace, "map", &[])), "the trace has no parts of the resident memory");
 }
 
 /// Returns the fragmentation at an instant, and the site in it with this function.

@@ -11,8 +11,8 @@ use crate::interning::number_of;
 use crate::known_costs::KnownCosts;
 use format::{
     AllocClass, AllocClasses, Allocators, Block, Folded, Frame, Gone, HeapAtAttach, IntMap, Losses, MapCalls,
-    MemoryParts, Module, Process, Processes, RssSample, Sampling, Session, StackNode, Stacks, Summary, Thread, Unseen,
-    Waits,
+    MemoryMap, MemoryParts, Module, Process, Processes, RssSample, Sampling, Session, StackNode, Stacks, Summary,
+    Thread, Unseen, Waits,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -77,6 +77,8 @@ pub struct Definitions {
     pub waits: Waits,
     /// The parts of the resident memory, or why they were not measured.
     pub memory: MemoryParts,
+    /// In the order in which they were written. Two of them can be of one instant.
+    pub memory_maps: Vec<MemoryMap>,
     /// How often the program called mmap and its relatives.
     pub map_calls: Vec<MapCalls>,
     /// The counts of events that were dropped because of the file's size limit.
@@ -131,6 +133,7 @@ impl Definitions {
             Block::HeapAtAttach(heap) => self.heap_at_attach = Some(heap),
             Block::Waits(waits) => self.waits = waits,
             Block::MemoryParts(parts) => self.add_memory(parts),
+            Block::MemoryMap(map) => self.memory_maps.push(map),
             Block::MapCalls(calls) => self.map_calls = calls,
             Block::Processes(processes) => self.add_processes(processes),
             Block::Folded(folded) => self.folded.push(*folded),

@@ -50,7 +50,7 @@ const fn word(name: &'static str, value: &'static str, help: &'static str, views
 }
 
 use View::{
-    Allocators, BottomUp, Callers, Diff, Flame, Leaks, Memory, Processes, Profile, Sizes, Source, Stacks, Summary,
+    Allocators, BottomUp, Callers, Diff, Flame, Leaks, Map, Memory, Processes, Profile, Sizes, Source, Stacks, Summary,
     Threads, Timeline, TopDown,
 };
 
@@ -224,7 +224,7 @@ pub const WORDS: &[Word] = &[
         "limit",
         "number",
         "the most rows of a list; 0 or absent: all (`summary`: 20)",
-        &[Summary, BottomUp, TopDown, Callers, Flame, Threads, Allocators, Processes, Memory, Leaks, Diff],
+        &[Summary, BottomUp, TopDown, Callers, Flame, Threads, Allocators, Processes, Memory, Map, Leaks, Diff],
         |query, value| {
             query.limit = number(value)?;
             Ok(())

@@ -12,6 +12,7 @@ mod lazy_tree;
 mod leaks;
 mod lifetimes;
 mod memory;
+mod memory_map;
 mod paths;
 mod processes;
 mod sizes;
@@ -33,8 +34,10 @@ pub use lazy_tree::{LazyNodeId, LazyTree};
 pub use leaks::{Leak, Verdict, judge};
 pub use lifetimes::{LifetimeBucket, lifetimes};
 pub use memory::{
-    Gain, Hint, gives_back_bytes, memory_hints, memory_instants, memory_sums, named_parts, why_no_memory,
+    Gain, Hint, gives_back_bytes, memory_hints, memory_instants, memory_sums, named_parts, together_gives_back_bytes,
+    why_no_memory,
 };
+pub use memory_map::{MapOwner, MapRegion, highest_map, map_regions};
 pub use paths::Paths;
 pub use processes::{ProcessCosts, combined_peak, exit_words, process_rows, processes};
 pub use sizes::{SizeBucket, sizes};
@@ -85,6 +88,7 @@ named_enum! {
         Allocators = "allocators",
         Processes = "processes",
         Memory = "memory",
+        Map = "map",
         Leaks = "leaks",
         Source = "source",
         Suppressions = "suppressions",
@@ -180,6 +184,11 @@ pub fn answer(
             let memory = memory::Memory::new(trace, query);
             let note = memory.why_empty(trace);
             envelope.write(memory, note)
+        }
+        View::Map => {
+            let map = memory_map::Map::new(trace, query);
+            let note = map.why_empty(trace);
+            envelope.write(map, note)
         }
         View::Leaks => write_leaks(&mut envelope, trace, query),
         View::Source => {

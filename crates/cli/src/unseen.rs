@@ -6,10 +6,11 @@ use crate::allocator_messages;
 use crate::definitions::{self, Scope};
 use crate::program;
 use crate::starting_thread::NotPatched;
+use analysis::numbers;
 use capture::allocators::FOREIGN;
 use channel::ModuleFlags;
 use collector::{Observed, Replaced, UnrecordedProcesses};
-use format::{Module, Unseen};
+use format::{MemoryInstant, MemoryPart, Module, Unseen, part_kind};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -78,7 +79,32 @@ fn inspect_target(observed: &Observed<'_>) -> Vec<Unseen> {
     if observed.unknown_heap_ends > 0 {
         all.push(heap_ends(observed.unknown_heap_ends));
     }
+    all.extend(observed.last_look.as_ref().and_then(|look| mappings(look, observed.is_attached)));
     all
+}
+
+/// Mappings that no recorded call explains are worth a sentence if they have at least this many bytes, and (below) at least this part of RSS.
+const NOTABLE_BYTES: u64 = 1 << 20;
+const NOTABLE_PART: u64 = 20;
+
+fn mappings(look: &MemoryInstant, is_attached: bool) -> Option<Unseen> {
+    let is_unexplained = |part: &&MemoryPart| part.kind == part_kind::ANONYMOUS && !part.name.starts_with(".bss of ");
+    let bytes = look.parts.iter().filter(is_unexplained).map(|part| part.rss_bytes).fold(0, u64::saturating_add);
+    let is_notable = bytes >= NOTABLE_BYTES && bytes >= look.rss_bytes / NOTABLE_PART;
+    let causes = if is_attached {
+        "mappings that are older than the recording, and system calls that do not go through the mmap of libc"
+    } else {
+        "system calls that do not go through the mmap of libc"
+    };
+    let size = |bytes: u64| numbers::bytes(analysis::to_signed(bytes));
+    is_notable.then(|| {
+        let sentence = format!(
+            "no recorded call explains {} of the {} that were resident at the last look: {causes}. They are the part `anonymous` of the view `memory`.",
+            size(bytes),
+            size(look.rss_bytes)
+        );
+        unseen("mappings", "", sentence)
+    })
 }
 
 fn heap_ends(times: u64) -> Unseen {

@@ -47,6 +47,7 @@ pub struct DomainRecorder {
     taken: u64,
     next_checkpoint: u64,
     block_bytes: usize,
+    has_jemalloc: bool,
 }
 
 impl DomainRecorder {
@@ -67,6 +68,7 @@ impl DomainRecorder {
             taken: 0,
             next_checkpoint: CHECKPOINT_EVENTS,
             block_bytes: FIRST_BLOCK_BYTES,
+            has_jemalloc: false,
         }
     }
 
@@ -99,6 +101,11 @@ impl DomainRecorder {
     /// The stack of the blocks of an allocation class.
     pub fn stack(&self, alloc_class: u32) -> u32 {
         self.alloc_classes.stack(alloc_class)
+    }
+
+    /// Returns true if a block was allocated by a function of jemalloc.
+    pub const fn has_jemalloc(&self) -> bool {
+        self.has_jemalloc
     }
 
     /// The number of the current program image.
@@ -207,6 +214,7 @@ impl DomainRecorder {
         if let Sink::Trace(trace) = &mut self.sink {
             let (size, allocator) = split_size(size);
             let index = trace.alloc_classes.push(size, stack);
+            self.has_jemalloc |= allocator == AllocatorId::Jemalloc as u8;
             if let Some(allocator) = AllocatorId::ALL.get(allocator as usize).filter(|id| **id != AllocatorId::Malloc) {
                 trace.allocators.push(allocator.name(), index);
             }

@@ -1,7 +1,7 @@
 //! The parts of the target's resident memory, measured now and then on a thread of its own.
 //!
 //! Receives: from the collecting thread an order to look, then all live blocks in slices. Returns: a block of the trace for each look, and the
-//! latest look. Must hold: looks take at most 0.5 % of one CPU; the collecting thread is never kept for more than one slice; a look is
+//! latest look; at the end a map of the address space at the highest and at the last look. Must hold: looks take at most 0.5 % of one CPU; the collecting thread is never kept for more than one slice; a look is
 //! kept only if the target ran the same program until its end; if the target's memory cannot be read, the trace says why.
 //!
 //! ```text
@@ -11,22 +11,26 @@
 //!                         -- Order::Divide -->    reads pagemap, divides pages into parts --> a block of the trace
 //! ```
 //! [Decision 79](../../../docs/decisions/0079-parts-of-the-resident-memory.md) says why blocks are visited and not counted by page.
+mod address_map;
 mod arena_headers;
 mod block_cover;
 pub(crate) mod callers;
 mod fragmentation;
 mod huge_pages;
+mod owner_sets;
 mod parts;
 mod resident_pages;
 mod schedule;
+mod slabs;
 pub(crate) mod smaps;
 mod surroundings;
 
 use crate::recorder::Recorder;
+use address_map::AddressMap;
 use arena_headers::ArenaHeaders;
 use block_cover::{BlockCover, PAGE};
 use callers::MappedBy;
-use format::{MemoryInstant, MemoryParts, RawBlock};
+use format::{MemoryInstant, MemoryMap, MemoryParts, RawBlock};
 use fragmentation::PinnedPages;
 use parts::Known;
 use resident_pages::PageMap;
@@ -47,6 +51,13 @@ const SLICE: usize = 64 << 10;
 const MOST_WAITING: u32 = 2;
 /// The most mappings of the program that a look knows. Pages of others have no caller.
 const MOST_MAPPINGS: usize = 64 << 10;
+/// A map is written when the recording has become longer by this part, and by so many nanoseconds. The highest and the last one are always written.
+const MAP_PART: u64 = 4;
+const MAP_NS: u64 = 10_000_000_000;
+/// The most points of time that are known by the number of the allocations before them.
+const MOST_TIMES: usize = 4096;
+/// Points of time are at least this far apart.
+const TIMES_NS: u64 = 10_000_000;
 /// How long the end of a session waits for the last look.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
@@ -66,12 +77,50 @@ pub(crate) struct LiveBlock {
     pub address: u64,
     pub size: u64,
     pub stack: u32,
+    /// When it was allocated: the number of allocations in the trace before it, in units of `BORN_UNIT`.
+    pub born: u32,
+}
+
+/// With 32 bits for the number of units, 10^12 allocations can be told apart.
+pub(crate) const BORN_UNIT: u64 = 256;
+
+/// The times at which allocations were made, as far as blocks need them: the number of allocations, in units of `BORN_UNIT`, and the time then.
+#[derive(Clone, Debug)]
+struct Times {
+    points: Vec<(u32, u64)>,
+    apart_ns: u64,
+}
+
+impl Times {
+    const fn new() -> Self {
+        Times { points: Vec::new(), apart_ns: TIMES_NS }
+    }
+
+    fn add(&mut self, sequence: u64, time_ns: u64) {
+        let is_soon = |(_, last): &(u32, u64)| time_ns < last.saturating_add(self.apart_ns);
+        if self.points.last().is_some_and(is_soon) {
+            return;
+        }
+        self.points.push(((sequence / BORN_UNIT) as u32, time_ns));
+        if self.points.len() >= MOST_TIMES {
+            let mut at = 0..;
+            self.points.retain(|_| at.next().is_some_and(|at: usize| at.is_multiple_of(2)));
+            self.apart_ns *= 2;
+        }
+    }
+
+    /// Returns about when a block was allocated.
+    fn of(&self, born: u32) -> u64 {
+        let next = self.points.partition_point(|(number, _)| *number <= born);
+        self.points.get(next.saturating_sub(1)).map_or(0, |(_, time_ns)| *time_ns)
+    }
 }
 
 enum Order {
     Look {
         pid: u32,
         time_ns: u64,
+        is_jemalloc: bool,
     },
     Blocks(Vec<LiveBlock>),
     /// All blocks were sent. The collecting thread took this long for that.
@@ -79,6 +128,7 @@ enum Order {
         visiting_ns: u64,
         /// The mappings that the program made itself.
         mapped: Vec<MappedBy>,
+        times: Times,
     },
     /// The program has replaced itself meanwhile.
     Forget,
@@ -124,6 +174,7 @@ pub(crate) struct MemoryLooks {
     blocks: mpsc::Sender<RawBlock>,
     thread: Option<(mpsc::Sender<Order>, JoinHandle<()>)>,
     visit: Option<Visit>,
+    times: Times,
 }
 
 /// A visit of all live blocks.
@@ -140,7 +191,7 @@ impl MemoryLooks {
     /// `blocks`: takes the blocks for the trace.
     pub fn new(plan: MemoryPlan, blocks: mpsc::Sender<RawBlock>) -> Self {
         let schedule = Schedule::new(plan.every, plan.is_attached);
-        MemoryLooks { plan, schedule, shared: Arc::default(), blocks, thread: None, visit: None }
+        MemoryLooks { plan, schedule, shared: Arc::default(), blocks, thread: None, visit: None, times: Times::new() }
     }
 
     /// The latest look.
@@ -150,6 +201,7 @@ impl MemoryLooks {
 
     /// To be called in every round of the collecting thread, after a merge. `rss_bytes` reads those of the target.
     pub fn go_on(&mut self, recorder: &Recorder, pid: u32, time_ns: u64, rss_bytes: impl FnOnce() -> u64) {
+        self.times.add(recorder.next_sequence(), time_ns);
         if self.visit.is_some() {
             if self.shared.is_at(Step::Blocks) {
                 self.send_blocks(recorder);
@@ -179,13 +231,16 @@ impl MemoryLooks {
         let Some((orders, _)) = &self.thread else { return self.schedule.stop() };
         self.shared.set(Step::Mappings);
         self.visit = Some(Visit { pid, program: recorder.program_of(pid), from: 0, took: Duration::ZERO });
-        let _ = orders.send(Order::Look { pid, time_ns });
+        let _ = orders.send(Order::Look { pid, time_ns, is_jemalloc: recorder.is_jemalloc() });
     }
 
     fn start(&self) -> Option<(mpsc::Sender<Order>, JoinHandle<()>)> {
         let (orders, inbox) = mpsc::channel();
         let mut measuring = Measuring::new(self.plan.clone(), Arc::clone(&self.shared), self.blocks.clone());
-        let work = move || inbox.iter().for_each(|order| measuring.obey(order));
+        let work = move || {
+            inbox.iter().for_each(|order| measuring.obey(order));
+            measuring.write_maps();
+        };
         let thread = std::thread::Builder::new().name("heaptrack-parts".into()).spawn(work).ok()?;
         Some((orders, thread))
     }
@@ -215,7 +270,8 @@ impl MemoryLooks {
         }
         self.shared.set(Step::Parts);
         let mapped = recorder.mapped_by(MOST_MAPPINGS);
-        let _ = orders.send(Order::Divide { visiting_ns: visit.took.as_nanos() as u64, mapped });
+        let _ =
+            orders.send(Order::Divide { visiting_ns: visit.took.as_nanos() as u64, mapped, times: self.times.clone() });
         self.visit = None;
     }
 
@@ -270,6 +326,11 @@ struct Measuring {
     /// The pools that the last look has found. They stay pools when all of their blocks are freed.
     pools: Vec<Range<u64>>,
     look: Option<Look>,
+    /// The maps at the highest and at the last look, unless they were written.
+    highest_map: Option<MemoryMap>,
+    last_map: Option<MemoryMap>,
+    highest_rss: u64,
+    next_map_ns: u64,
     /// The reason why nothing could be read was written.
     is_excused: bool,
     began_ns: u64,
@@ -285,6 +346,12 @@ struct Look {
     stack_pointers: Vec<u64>,
 }
 
+/// What is found page by page.
+struct Found {
+    pinned: PinnedPages,
+    map: AddressMap,
+}
+
 impl Measuring {
     fn new(plan: MemoryPlan, shared: Arc<Shared>, blocks: mpsc::Sender<RawBlock>) -> Self {
         Measuring {
@@ -295,6 +362,10 @@ impl Measuring {
             older: None,
             pools: Vec::new(),
             look: None,
+            highest_map: None,
+            last_map: None,
+            highest_rss: 0,
+            next_map_ns: MAP_NS,
             is_excused: false,
             began_ns: 0,
         }
@@ -302,10 +373,11 @@ impl Measuring {
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Look { pid, time_ns } => {
+            Order::Look { pid, time_ns, is_jemalloc } => {
                 self.began_ns = cpu_ns();
                 match self.begin(pid, time_ns) {
-                    Ok(look) => {
+                    Ok(mut look) => {
+                        look.cover.has_slabs = is_jemalloc;
                         self.look = Some(look);
                         self.shared.set(Step::Blocks);
                     }
@@ -317,13 +389,13 @@ impl Measuring {
             }
             Order::Blocks(slice) => {
                 if let Some(look) = &mut self.look {
-                    slice.iter().for_each(|block| look.cover.add(block.address, block.size, block.stack));
+                    slice.iter().for_each(|block| look.cover.add(block));
                 }
                 self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
             }
-            Order::Divide { visiting_ns, mapped } => {
+            Order::Divide { visiting_ns, mapped, times } => {
                 if let Some(look) = self.look.take() {
-                    self.divide(look, mapped);
+                    self.divide(look, mapped, &times);
                 }
                 self.end(visiting_ns);
             }
@@ -375,7 +447,7 @@ impl Measuring {
         Ok(Look { process, smaps, mappings, cover, instant, stack_pointers })
     }
 
-    fn divide(&mut self, look: Look, mapped: Vec<MappedBy>) {
+    fn divide(&mut self, look: Look, mapped: Vec<MappedBy>, times: &Times) {
         let Look { process, smaps, mappings, mut cover, mut instant, stack_pointers } = look;
         let pages = PageMap::open(&process, PAGE).ok();
         // What the program has mapped itself meanwhile is no pool any more.
@@ -390,22 +462,50 @@ impl Measuring {
         instant.live_blocks = cover.blocks;
         instant.requested_bytes = cover.requested_bytes;
         instant.usable_bytes = cover.usable_bytes;
-        let mut pinned = PinnedPages::default();
-        (instant.parts, instant.facts) = parts::divide(&mappings, &cover, pages.as_ref(), &known, &mut pinned);
+        let mut found = Found {
+            pinned: PinnedPages::new(cover.has_slabs),
+            map: AddressMap::new(mappings.iter().filter(|mapping| mapping.rss_bytes > 0).count()),
+        };
+        (instant.parts, instant.facts) = parts::divide(&mappings, &cover, pages.as_ref(), &known, &mut found);
         if let Some(pages) = &pages {
             huge_pages::add_facts(&process, &mappings, pages, &mut instant.facts);
         }
-        instant.fragmentation = pinned.finish(&cover.by_stack);
+        instant.fragmentation = found.pinned.finish(&cover);
         self.pools = cover.pools();
         if !smaps.is_alive() {
             // The program has ended or replaced itself. Blocks and pages may have been missing, so nothing is known of this instant.
             return;
         }
+        self.keep_map(found.map.finish(instant.time_ns, instant.rss_bytes, |born| times.of(born)));
         if let Ok(mut latest) = self.shared.latest.lock() {
             *latest = Some(Arc::new(instant.clone()));
         }
         let parts = MemoryParts { reason: String::new(), instants: vec![instant] };
         let _ = self.blocks.send(parts.to_block());
+    }
+
+    /// Keeps a map if it is the highest, and as the last one. Writes it if the last one that was written is old.
+    fn keep_map(&mut self, map: MemoryMap) {
+        if map.rss_bytes > self.highest_rss {
+            self.highest_rss = map.rss_bytes;
+            self.highest_map = Some(map.clone());
+        }
+        let is_due = map.time_ns >= self.next_map_ns;
+        self.next_map_ns = if is_due { map.time_ns + (map.time_ns / MAP_PART).max(MAP_NS) } else { self.next_map_ns };
+        self.last_map = Some(map);
+        if is_due {
+            self.write_maps();
+        }
+    }
+
+    /// Writes the maps that were not written.
+    fn write_maps(&mut self) {
+        let highest = self.highest_map.take();
+        let last =
+            self.last_map.take().filter(|last| highest.as_ref().is_none_or(|highest| highest.time_ns != last.time_ns));
+        for map in highest.iter().chain(&last) {
+            let _ = self.blocks.send(map.to_block());
+        }
     }
 
     /// Says once why the memory cannot be read. A process that has ended is no reason.

@@ -3,7 +3,8 @@
 //! The collector has the facts. The front end looks at the modules' files and makes sentences of both.
 use crate::session::Collector;
 use channel::{Header, Hub, UnrecordedExec};
-use format::{Module, Unseen};
+use format::{MemoryInstant, Module, Unseen};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Called once, at the end of a session, on the collecting thread.
@@ -19,6 +20,8 @@ pub struct Observed<'a> {
     pub replaced: Option<Replaced>,
     /// How often an allocator freed many blocks at once of which it is not known which they were.
     pub unknown_heap_ends: u64,
+    /// The last look at the memory, if the program's mappings were recorded.
+    pub last_look: Option<Arc<MemoryInstant>>,
     /// Every module that was ever loaded, with its `channel::ModuleFlags`.
     pub modules: Vec<(&'a Module, u32)>,
     pub unrecorded: UnrecordedProcesses,
@@ -74,6 +77,7 @@ impl Collector {
             is_sandboxed: self.header.no_syscalls.load(Ordering::Acquire) != 0,
             replaced,
             unknown_heap_ends: self.recorder.unknown_heap_ends(),
+            last_look: self.memory_looks.latest().filter(|_| self.header.records_maps != 0),
             unrecorded: self.hub().map(UnrecordedProcesses::of).unwrap_or_default(),
             modules: self.recorder.modules().iter().map(|module| (module, flags(module))).collect(),
         }

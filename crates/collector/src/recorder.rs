@@ -12,8 +12,8 @@ use crate::domain_recorder::DomainRecorder;
 use crate::heaps::Heaps;
 use crate::mapped::MappedRecorder;
 use crate::mapping::Mapping;
-use crate::memory_parts::LiveBlock;
 use crate::memory_parts::callers::MappedBy;
+use crate::memory_parts::{BORN_UNIT, LiveBlock};
 use crate::merge::{Consumer, Item, NumberSource, RecentFrees, Verdict, take_each};
 use crate::modules::Modules;
 use crate::numbering::{Definitions, Numbering};
@@ -233,9 +233,24 @@ impl Recorder {
         blocks.visit_some(from, most, |address, block| {
             if address & CUSTOM == 0 {
                 let (size, stack) = (self.malloc.size(block.alloc_class), self.malloc.stack(block.alloc_class));
-                look(LiveBlock { address, size, stack });
+                let born = (block.sequence / BORN_UNIT) as u32;
+                look(LiveBlock { address, size, stack, born });
             }
         })
+    }
+
+    /// The number that the next allocation gets.
+    pub fn next_sequence(&self) -> u64 {
+        self.malloc.next_sequence()
+    }
+
+    /// Returns true if the program's blocks are jemalloc's: it calls jemalloc's own functions, or malloc of jemalloc's library.
+    pub fn is_jemalloc(&self) -> bool {
+        let is_library = |module: &Module| {
+            let file = module.path.rsplit('/').next().unwrap_or_default();
+            module.unloaded_ns.is_none() && file.starts_with("libjemalloc")
+        };
+        self.malloc.has_jemalloc() || self.modules().iter().any(is_library)
     }
 
     /// Some of the mappings that the program made itself, in the order of addresses.

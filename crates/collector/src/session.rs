@@ -85,7 +85,7 @@ pub(crate) struct Collector {
     /// The watermark of the round before.
     last_watermark: Stamp,
     looks: Looks,
-    memory_looks: MemoryLooks,
+    pub(crate) memory_looks: MemoryLooks,
     is_live: bool,
     /// Our own resident memory when the target was forked, plus `LAUNCH_SLACK`.
     launch_rss: u64,

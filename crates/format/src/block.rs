@@ -2,7 +2,8 @@
 use crate::wire::Cursor;
 use crate::{
     AllocClasses, Allocators, Checkpoint, Events, Folded, Gone, HeapAtAttach, Index, Losses, Malformed, MapCalls,
-    MemoryParts, Module, Processes, RssSample, Session, Stacks, Summary, Suppressions, Symbols, Thread, Unseen, Waits,
+    MemoryMap, MemoryParts, Module, Processes, RssSample, Session, Stacks, Summary, Suppressions, Symbols, Thread,
+    Unseen, Waits,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -68,6 +69,8 @@ block_kinds! {
     MappedFolded = 31,
     /// How often the program called mmap and its relatives.
     MapCalls = 32,
+    /// A map of the address space, at one instant.
+    MemoryMap = 33,
 }
 
 impl BlockKind {
@@ -125,6 +128,7 @@ pub enum Block<'a> {
     Allocators(Allocators),
     MemoryParts(MemoryParts),
     MapCalls(Vec<MapCalls>),
+    MemoryMap(MemoryMap),
 }
 
 impl RawBlock {
@@ -169,6 +173,7 @@ impl RawBlock {
             | BlockKind::MappedSummary
             | BlockKind::MappedFolded => Block::OtherDomain(self.kind),
             BlockKind::MapCalls => Block::MapCalls(MapCalls::decode(bytes)?),
+            BlockKind::MemoryMap => Block::MemoryMap(MemoryMap::decode(bytes)?),
             BlockKind::HeapAtAttach => Block::HeapAtAttach(HeapAtAttach::decode(bytes)?),
             BlockKind::Waits => Block::Waits(Waits::decode(bytes)?),
             BlockKind::Processes => Block::Processes(Processes::decode(bytes)?),

@@ -10,8 +10,8 @@ use crate::event::{EventEncoder, Events, Freed, TICK_NS};
 use crate::memory_parts::thin_out;
 use crate::process_past::{ProcessPast, in_order};
 use crate::{
-    AllocClasses, BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, IntMap, Malformed, MemoryParts, PeakTracker,
-    Process, Processes, RawBlock, Reader, RssSample, Start, Visitor,
+    AllocClasses, BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, IntMap, Malformed, MemoryMap, MemoryParts,
+    PeakTracker, Process, Processes, RawBlock, Reader, RssSample, Start, Visitor,
 };
 use std::io::{self, Read, Write};
 
@@ -67,6 +67,8 @@ struct Folder {
     pasts: [Past; Domain::ALL.len()],
     samples: Vec<RssSample>,
     memory: MemoryParts,
+    /// The map with the highest RSS before the cut.
+    map: Option<MemoryMap>,
     /// The last Losses block before the cut. Its totals include those of all earlier ones.
     losses: Option<RawBlock>,
 }
@@ -87,6 +89,11 @@ impl Folder {
             BlockKind::Processes => past.processes.add(Processes::decode(payload)?),
             BlockKind::Samples => RssSample::decode(payload)?.into_iter().for_each(|sample| self.sample(sample)),
             BlockKind::MemoryParts => self.memory_parts(MemoryParts::decode(payload)?),
+            BlockKind::MemoryMap => {
+                let map = MemoryMap::decode(payload)?;
+                self.map =
+                    std::mem::take(&mut self.map).filter(|highest| highest.rss_bytes > map.rss_bytes).or(Some(map));
+            }
             BlockKind::Losses => self.losses = Some(block.clone()),
             BlockKind::Checkpoint => (),
             _ => return Ok(false),
@@ -118,6 +125,9 @@ impl Folder {
         }
         if self.memory != MemoryParts::default() {
             out.write(&self.memory.to_block())?;
+        }
+        if let Some(map) = &self.map {
+            out.write(&map.to_block())?;
         }
         if let Some(losses) = self.losses {
             out.write(&losses)?;

@@ -33,8 +33,12 @@ pub struct PinningSite {
     pub bytes: u64,
     /// Sparse pages in which only blocks of this stack live.
     pub pinned_bytes: u64,
-    /// All resident pages of glibc in which only blocks of this stack live. They can be returned once its blocks are freed.
+    /// All resident pages of glibc or jemalloc in which only blocks of this stack live. They can be returned once its blocks are freed.
     pub held_bytes: u64,
+    /// Its share of the sparse pages in which blocks of several stacks live.
+    pub shared_bytes: u64,
+    /// Pages as for `held_bytes` in which only blocks of this stack and of the sites before it in the list live.
+    pub together_bytes: u64,
 }
 
 /// The resident pages whose largest block has a size of this class.
@@ -55,11 +59,26 @@ impl PinningSite {
     fn decode(cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
         let stack = cursor.u32()?;
         let [blocks, bytes, pinned_bytes, held_bytes] = cursor.numbers()?;
-        Ok(PinningSite { stack, blocks, bytes, pinned_bytes, held_bytes })
+        Ok(PinningSite { stack, blocks, bytes, pinned_bytes, held_bytes, ..PinningSite::default() })
     }
 }
 
 impl Fragmentation {
+    /// What blocks of older versions lack: two numbers for each site, and one for the others.
+    pub(crate) fn shares(&self) -> Vec<u64> {
+        let of_sites = self.sites.iter().flat_map(|site| [site.shared_bytes, site.together_bytes]);
+        of_sites.chain([self.others.shared_bytes]).collect()
+    }
+
+    pub(crate) fn set_shares(&mut self, shares: &[u64]) {
+        let mut shares = shares.iter().copied();
+        for site in &mut self.sites {
+            site.shared_bytes = shares.next().unwrap_or(0);
+            site.together_bytes = shares.next().unwrap_or(0);
+        }
+        self.others.shared_bytes = shares.next().unwrap_or(0);
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let mut put_all = |numbers: &[u64]| numbers.iter().for_each(|number| put(out, *number));
         put_all(&[self.trim_bytes, self.sparse_bytes, self.sparse_live_bytes, self.shared_bytes]);

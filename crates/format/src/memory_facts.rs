@@ -2,8 +2,11 @@
 //!
 //! Receives: what the recorder measured at an instant. Returns: bytes, and what was measured. Must hold: a number that this version does not know is
 //! skipped, and one that is missing is 0.
-use crate::Malformed;
 use crate::wire::{Cursor, put};
+use crate::{Fragmentation, Malformed, MemoryInstant};
+
+/// The shares of the sites follow after so many numbers.
+const NUMBERS: usize = 7;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryFacts {
@@ -22,7 +25,7 @@ pub struct MemoryFacts {
 }
 
 impl MemoryFacts {
-    const fn numbers(&self) -> [u64; 7] {
+    const fn numbers(&self) -> [u64; NUMBERS] {
         [
             self.top_stack as u64,
             self.top_free_bytes,
@@ -34,21 +37,29 @@ impl MemoryFacts {
         ]
     }
 
-    /// Writes the facts of all instants, or nothing if all of them are 0.
-    pub(crate) fn encode_all<'a>(all: impl Iterator<Item = &'a Self> + Clone, out: &mut Vec<u8>) {
-        if all.clone().all(|facts| *facts == MemoryFacts::default()) {
+    /// Writes the facts of all instants and the shares of their sites, or nothing if all numbers are 0.
+    pub(crate) fn encode_all(instants: &[MemoryInstant], out: &mut Vec<u8>) {
+        let numbers = |instant: &MemoryInstant| {
+            let mut numbers = instant.facts.numbers().to_vec();
+            numbers.extend(instant.fragmentation.shares());
+            let used = numbers.iter().rposition(|number| *number > 0).map_or(0, |last| last + 1);
+            numbers.truncate(used);
+            numbers
+        };
+        let all: Vec<Vec<u64>> = instants.iter().map(numbers).collect();
+        if all.iter().all(Vec::is_empty) {
             return;
         }
-        for facts in all {
-            let numbers = facts.numbers();
+        for numbers in all {
             put(out, numbers.len() as u64);
             numbers.iter().for_each(|number| put(out, *number));
         }
     }
 
-    pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(cursor: &mut Cursor<'_>, fragmentation: &mut Fragmentation) -> Result<Self, Malformed> {
         let numbers = cursor.list(|cursor| cursor.u64())?;
         let number = |at: usize| numbers.get(at).copied().unwrap_or(0);
+        fragmentation.set_shares(numbers.get(NUMBERS..).unwrap_or_default());
         Ok(MemoryFacts {
             top_stack: u32::try_from(number(0)).map_err(|_| Malformed::Count)?,
             top_free_bytes: number(1),

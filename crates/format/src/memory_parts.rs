@@ -106,7 +106,7 @@ impl MemoryParts {
         put(&mut out, names.len() as u64);
         names.iter().for_each(|name| put_str(&mut out, name));
         out.extend_from_slice(&body);
-        MemoryFacts::encode_all(self.instants.iter().map(|instant| &instant.facts), &mut out);
+        MemoryFacts::encode_all(&self.instants, &mut out);
         RawBlock { kind: BlockKind::MemoryParts, payload: out }
     }
 
@@ -118,7 +118,7 @@ impl MemoryParts {
         // Older versions wrote no facts.
         if !cursor.is_empty() {
             for instant in &mut instants {
-                instant.facts = MemoryFacts::decode(&mut cursor)?;
+                instant.facts = MemoryFacts::decode(&mut cursor, &mut instant.fragmentation)?;
             }
         }
         cursor.end()?;
@@ -233,9 +233,25 @@ mod tests {
                 sparse_bytes: 14,
                 sparse_live_bytes: 15,
                 shared_bytes: 16,
-                sites: vec![PinningSite { stack: 17, blocks: 18, bytes: 19, pinned_bytes: 20, held_bytes: 21 }],
+                sites: vec![PinningSite {
+                    stack: 17,
+                    blocks: 18,
+                    bytes: 19,
+                    pinned_bytes: 20,
+                    held_bytes: 21,
+                    shared_bytes: 33,
+                    together_bytes: 34,
+                }],
                 other_sites: 22,
-                others: PinningSite { stack: 0, blocks: 23, bytes: 24, pinned_bytes: 25, held_bytes: 26 },
+                others: PinningSite {
+                    stack: 0,
+                    blocks: 23,
+                    bytes: 24,
+                    pinned_bytes: 25,
+                    held_bytes: 26,
+                    shared_bytes: 35,
+                    together_bytes: 0,
+                },
                 sizes: vec![SizeFill { up_to_bytes: 27, resident_bytes: 28, live_bytes: 29 }],
             },
             facts: MemoryFacts { top_stack: 30, top_free_bytes: 31, empty_pool_bytes: 32, ..MemoryFacts::default() },
@@ -251,8 +267,11 @@ mod tests {
             let block = parts.to_block();
             assert_eq!(MemoryParts::decode(&block.payload).ok().as_ref(), Some(&parts));
             // Without its facts, a block reads as one of an older version.
-            let plain =
-                parts.instants.iter().map(|instant| MemoryInstant { facts: MemoryFacts::default(), ..instant.clone() });
+            let plain = parts.instants.iter().map(|instant| {
+                let mut plain = MemoryInstant { facts: MemoryFacts::default(), ..instant.clone() };
+                plain.fragmentation.set_shares(&[]);
+                plain
+            });
             let plain = MemoryParts { reason: parts.reason.clone(), instants: plain.collect() };
             let plain_length = plain.to_block().payload.len();
             assert_eq!(MemoryParts::decode(&block.payload[..plain_length]).ok(), Some(plain));

@@ -229,6 +229,11 @@ impl<W: Write> Trimmer<'_, W> {
             Block::Processes(processes) => self.add_processes(processes),
             Block::Samples(samples) => return self.samples(&samples),
             Block::MemoryParts(parts) => return self.memory_parts(parts),
+            Block::MemoryMap(map) => {
+                if (self.from_ns.unwrap_or(0)..=self.to_ns).contains(&map.time_ns) {
+                    self.write(block)?;
+                }
+            }
             Block::Summary(summary) => self.summary = Some(summary),
             Block::MapCalls(calls) => self.map_calls = calls,
             Block::Checkpoint(_) | Block::Index(_) | Block::OtherDomain(_) => (),

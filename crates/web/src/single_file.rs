@@ -232,6 +232,7 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("allocators", "allocators", ""),
     ("processes", "processes", ""),
     ("memory", "memory", ""),
+    ("map", "map", ""),
     ("leaks", "leaks", ""),
     ("source", "source", ""),
     ("suppressions", "suppressions", ""),

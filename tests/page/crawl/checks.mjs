@@ -125,6 +125,9 @@ const candidates = async (number, context, screen) => {
       if (rest === "highest") return [instants[highest].rss_bytes];
       return [rest === "parts" ? shown.parts.length : shown[rest]];
     }
+    // The map of a moment is the last one up to it. A filter does not change it.
+    case "map":
+      return [(await ask("map", question(state, { filtered: false })))[rest]];
     case "highest": {
       const { instants, highest } = await engine.memory(state);
       const top = instants[highest];

@@ -1,5 +1,7 @@
 //! A trace as a flat list of blocks, each with its whole stack.
-use format::{Block as FormatBlock, CodeLocation, Domain, Event, Frame, Freed, MemoryInstant, Module, Process, Reader};
+use format::{
+    Block as FormatBlock, CodeLocation, Domain, Event, Frame, Freed, MemoryInstant, MemoryMap, Module, Process, Reader,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
@@ -81,6 +83,7 @@ pub struct Trace {
     /// Thread -> the index of its process.
     pub process_of_thread: BTreeMap<u32, u32>,
     pub memory: Vec<MemoryInstant>,
+    pub maps: Vec<MemoryMap>,
 }
 
 /// The module of a frame and the offset in it. Equal for a library that was loaded twice.
@@ -132,6 +135,7 @@ impl Trace {
                     }
                 }
                 FormatBlock::Symbols(symbols) => names.add(&symbols),
+                FormatBlock::MemoryMap(map) => trace.maps.push(map),
                 FormatBlock::MemoryParts(parts) => trace.memory.extend(parts.instants),
                 FormatBlock::Samples(samples) => told = samples.iter().fold(told, |told, s| told.max(s.time_ns)),
                 FormatBlock::Summary(summary) => told = told.max(summary.totals.runtime_ns),

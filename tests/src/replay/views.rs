@@ -4,13 +4,13 @@ use super::count::{Costs, Range};
 use super::query::{Merge, Query, matches};
 use super::rows::{Key, Sum, key, key_of_row, label};
 use super::trace::{Block, Level, Trace};
-use format::MemoryInstant;
+use format::{MemoryInstant, MemoryMap};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 /// All views except `stacks`, which [`Witness::new`] checks.
-pub const VIEWS: [&str; 17] = [
+pub const VIEWS: [&str; 18] = [
     "profile",
     "summary",
     "bottom-up",
@@ -24,6 +24,7 @@ pub const VIEWS: [&str; 17] = [
     "allocators",
     "processes",
     "memory",
+    "map",
     "leaks",
     "source",
     "suppressions",
@@ -196,6 +197,7 @@ impl<'a> Witness<'a> {
             "allocators" => asked.allocators(answer),
             "processes" => asked.processes(answer),
             "memory" => asked.memory(answer),
+            "map" => asked.map(answer),
             "leaks" => asked.leaks(answer),
             "source" => asked.source(answer),
             "suppressions" => asked.suppressions(answer),
@@ -614,6 +616,32 @@ impl Asked<'_> {
             |instant: &Value| (number(&instant["time_ns"]), list(&instant["parts"]).iter().map(part).collect());
         same("instants", list(&answer["instants"]).iter().map(instant).collect(), expected)?;
         self.memory_kinds(answer)
+    }
+
+    /// The cells of the last map up to an instant, or of the one with the highest RSS.
+    fn map(&self, answer: &Value) -> Verdict {
+        let Range { from_ns, to_ns, .. } = self.range;
+        let is_instant = self.query.at.is_some();
+        let from_ns = if is_instant { 0 } else { from_ns };
+        let mut within: Vec<&MemoryMap> = self.trace.maps.iter().collect();
+        within.retain(|map| map.time_ns >= from_ns && map.time_ns <= to_ns);
+        within.sort_by_key(|map| if is_instant { (map.time_ns, 0) } else { (map.rss_bytes, u64::MAX - map.time_ns) });
+        let expected = within.last();
+        let time_ns = expected.map_or(Value::Null, |map| map.time_ns.into());
+        same("the map's time", &answer["time_ns"], &time_ns)?;
+        let row = |cell: &Value| {
+            let owner = &answer["owners"][number(&cell["owner"]) as usize];
+            let numbers = ["start", "bytes", "resident_bytes", "live_bytes"].map(|name| number(&cell[name]));
+            (numbers, owner["kind"].as_str().unwrap_or_default().to_owned(), cell["age_ns"].as_u64())
+        };
+        let known = expected.iter().flat_map(|map| {
+            map.cells.iter().map(|cell| {
+                let numbers = [cell.start, 4096 * cell.pages, 4096 * cell.resident_pages, cell.live_bytes];
+                let kind = map.names[cell.kind as usize].clone();
+                (numbers, kind, cell.born_ns.map(|born| map.time_ns.saturating_sub(born)))
+            })
+        });
+        same("cells", list(&answer["cells"]).iter().map(row).collect::<Vec<_>>(), known.collect())
     }
 
     /// The sums of the parts of each kind, and of all parts, at each instant of the answer.

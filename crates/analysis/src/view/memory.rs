@@ -10,9 +10,10 @@ use crate::definitions::{Definitions, SiteId};
 use crate::engine::Engine;
 use crate::query::Query;
 use crate::stack_table::StackTable;
-use format::{Fragmentation, MemoryInstant, MemoryPart, MemoryParts, PinningSite};
+use format::{MemoryInstant, MemoryPart, MemoryParts, PinningSite};
 pub use hints::{Gain, Hint, memory_hints};
 use kinds::Kind;
+pub(super) use mapped_names::caller_name;
 pub use mapped_names::named_parts;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -64,6 +65,8 @@ struct Instant<'a> {
 #[derive(Serialize)]
 struct Fragments<'a> {
     trim_bytes: u64,
+    /// Pages without a block in the pools of other allocators than glibc's.
+    purge_bytes: u64,
     sparse_bytes: u64,
     sparse_live_bytes: u64,
     shared_bytes: u64,
@@ -79,6 +82,7 @@ struct Others {
     bytes: u64,
     pinned_bytes: u64,
     held_bytes: u64,
+    shared_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -95,6 +99,7 @@ struct Site<'a> {
     site: Option<SiteId>,
     pinning: &'a PinningSite,
     gives_back_bytes: u64,
+    together_gives_back_bytes: u64,
 }
 
 impl Serialize for Site<'_> {
@@ -107,25 +112,39 @@ impl Serialize for Site<'_> {
         map.serialize_entry("bytes", &self.pinning.bytes)?;
         map.serialize_entry("pinned_bytes", &self.pinning.pinned_bytes)?;
         map.serialize_entry("held_bytes", &self.pinning.held_bytes)?;
+        map.serialize_entry("shared_bytes", &self.pinning.shared_bytes)?;
         map.serialize_entry("gives_back_bytes", &self.gives_back_bytes)?;
+        map.serialize_entry("together_gives_back_bytes", &self.together_gives_back_bytes)?;
         map.end()
     }
 }
 
-/// What freeing all blocks of a site and `malloc_trim(0)` would return to the kernel.
-pub const fn gives_back_bytes(fragmentation: &Fragmentation, site: &PinningSite) -> u64 {
-    fragmentation.trim_bytes.saturating_add(site.held_bytes)
+/// What freeing all blocks of a site and `malloc_trim(0)` (or a purge of jemalloc) would return to the kernel.
+pub const fn gives_back_bytes(instant: &MemoryInstant, site: &PinningSite) -> u64 {
+    free_pages(instant).saturating_add(site.held_bytes)
+}
+
+/// The same for the blocks of a site and of all sites before it in the list.
+pub const fn together_gives_back_bytes(instant: &MemoryInstant, site: &PinningSite) -> u64 {
+    free_pages(instant).saturating_add(site.together_bytes)
+}
+
+/// Pages without a block that can be returned now.
+const fn free_pages(instant: &MemoryInstant) -> u64 {
+    instant.fragmentation.trim_bytes.saturating_add(instant.facts.empty_pool_bytes)
 }
 
 impl<'a> Fragments<'a> {
-    fn new(fragmentation: &'a Fragmentation, definitions: &Definitions, table: &'a StackTable) -> Self {
+    fn new(instant: &'a MemoryInstant, definitions: &Definitions, table: &'a StackTable) -> Self {
+        let fragmentation = &instant.fragmentation;
         let site = |pinning: &'a PinningSite| Site {
             table,
             site: definitions.site_of(pinning.stack),
             pinning,
-            gives_back_bytes: gives_back_bytes(fragmentation, pinning),
+            gives_back_bytes: gives_back_bytes(instant, pinning),
+            together_gives_back_bytes: together_gives_back_bytes(instant, pinning),
         };
-        let PinningSite { blocks, bytes, pinned_bytes, held_bytes, .. } = fragmentation.others;
+        let PinningSite { blocks, bytes, pinned_bytes, held_bytes, shared_bytes, .. } = fragmentation.others;
         let fill = |size: &format::SizeFill| Fill {
             up_to_bytes: size.up_to_bytes,
             resident_bytes: size.resident_bytes,
@@ -133,12 +152,13 @@ impl<'a> Fragments<'a> {
         };
         Fragments {
             trim_bytes: fragmentation.trim_bytes,
+            purge_bytes: instant.facts.empty_pool_bytes,
             sparse_bytes: fragmentation.sparse_bytes,
             sparse_live_bytes: fragmentation.sparse_live_bytes,
             shared_bytes: fragmentation.shared_bytes,
             sites: fragmentation.sites.iter().map(site).collect(),
             other_sites: fragmentation.other_sites,
-            others: Others { blocks, bytes, pinned_bytes, held_bytes },
+            others: Others { blocks, bytes, pinned_bytes, held_bytes, shared_bytes },
             sizes: fragmentation.sizes.iter().map(fill).collect(),
         }
     }
@@ -176,7 +196,7 @@ impl<'a> Instant<'a> {
             parts_rss_bytes: memory_sums(instant).0,
             parts_pss_bytes: memory_sums(instant).1,
             parts: named_parts(instant, definitions).into_iter().map(Part::from).collect(),
-            fragmentation: Fragments::new(&instant.fragmentation, definitions, table),
+            fragmentation: Fragments::new(instant, definitions, table),
         }
     }
 }

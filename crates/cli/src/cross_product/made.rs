@@ -10,9 +10,9 @@
 //! ```
 //! The blocks of 5000, 30, 60 and 300 bytes come from jemalloc, the others from malloc. The program also reports one block of a custom allocator at 0 s.
 use format::{
-    AllocClassEncoder, Allocators, CodeLocation, Domain, EventEncoder, Exit, FileWriter, Frame, MemoryInstant,
-    MemoryPart, MemoryParts, Module, Process, ProcessStart, Processes, RawBlock, Session, StackEncoder, Summary,
-    Suppressions, SymbolState, SymbolsBuilder, Thread, Totals, part_kind,
+    AllocClassEncoder, Allocators, CodeLocation, Domain, EventEncoder, Exit, FileWriter, Frame, MapCell, MemoryInstant,
+    MemoryMap, MemoryPart, MemoryParts, Module, Process, ProcessStart, Processes, RawBlock, Session, StackEncoder,
+    Summary, Suppressions, SymbolState, SymbolsBuilder, Thread, Totals, part_kind,
 };
 use std::path::{Path, PathBuf};
 
@@ -146,6 +146,7 @@ pub fn blocks(extra: usize) -> Vec<RawBlock> {
         allocators.to_block(),
         events.take(),
         memory().to_block(),
+        map().to_block(),
         custom_alloc_classes.take().of(Domain::Custom),
         custom_events.take().of(Domain::Custom),
         names(),
@@ -166,6 +167,26 @@ fn memory() -> MemoryParts {
     let instant =
         MemoryInstant { time_ns: 2 * SECOND, rss_bytes: 8192, pss_bytes: 8192, parts, ..MemoryInstant::default() };
     MemoryParts { instants: vec![instant], ..MemoryParts::default() }
+}
+
+/// At 2 s, live blocks have a page, and a file another one.
+fn map() -> MemoryMap {
+    let names = vec![part_kind::BLOCKS.into(), part_kind::FILE.into(), "main heap".into(), "/lib/app".into()];
+    let cell = |start, live_bytes, kind, name| MapCell {
+        start,
+        pages: 2,
+        resident_pages: 1,
+        live_bytes,
+        kind,
+        name,
+        ..MapCell::default()
+    };
+    MemoryMap {
+        time_ns: 2 * SECOND,
+        rss_bytes: 8192,
+        names,
+        cells: vec![cell(0x10000, 290, 0, 2), cell(0x7f00_0000_0000, 0, 1, 3)],
+    }
 }
 
 /// The files of one test, which are removed at its end.

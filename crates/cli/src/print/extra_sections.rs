@@ -6,12 +6,13 @@ use super::text::Left;
 use super::units::{blocks, bytes};
 use crate::memory_lines::memory_lines;
 use analysis::view::{
-    Blamed, FunctionDiff, Leak, State, SuppressionRow, WrapperRow, blamed_node, by_blamed, gives_back_bytes, label,
-    memory_hints, wrapper_rows,
+    Blamed, FunctionDiff, Leak, MapRegion, State, SuppressionRow, WrapperRow, blamed_node, by_blamed, gives_back_bytes,
+    highest_map, label, map_regions, memory_hints, together_gives_back_bytes, wrapper_rows,
 };
 use analysis::{Cost, Definitions, Intervals, Profile, Query, StackTable, Variances, numbers, to_signed};
-use format::{Exit, MemoryInstant, SymbolState, Variance};
+use format::{Exit, Fragmentation, MemoryInstant, MemoryMap, SymbolState, Variance};
 use heaptrack_trace::OpenTrace;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
@@ -177,6 +178,9 @@ pub fn details(
             writeln!(out, "hint: {}", hint.text)?;
         }
     }
+    if let Some(map) = highest_map(definitions, profile.range) {
+        address_space(out, map, definitions)?;
+    }
     if definitions.waits.are_notable(totals.runtime_ns) {
         let seconds = definitions.waits.waited_ns as f64 / 1e9;
         writeln!(out, "waited for the recorder, sum over the threads: {seconds:.2}s")?;
@@ -205,7 +209,8 @@ const NOTABLE_PART: u64 = 20;
 /// Returns the number of bytes from which on pages of an instant are worth a line, if those that are mostly free or have no
 /// block are that many.
 pub fn notable(instant: &MemoryInstant) -> Option<u64> {
-    let pages = instant.fragmentation.sparse_bytes.saturating_add(instant.fragmentation.trim_bytes);
+    let Fragmentation { sparse_bytes, trim_bytes, .. } = instant.fragmentation;
+    let pages = sparse_bytes.saturating_add(trim_bytes).saturating_add(instant.facts.empty_pool_bytes);
     Some(NOTABLE_BYTES.max(instant.rss_bytes / NOTABLE_PART)).filter(|notable| pages >= *notable)
 }
 
@@ -221,23 +226,73 @@ fn pinned_pages(
     let size = |number: u64| bytes(to_signed(number));
     writeln!(
         out,
-        "mostly free pages at {:.3}s: {} with {} in live blocks; pages without a block that malloc_trim(0) would return: {}",
+        "mostly free pages at {:.3}s: {} with {} in live blocks; pages without a block that {} would return: {}",
         instant.time_ns as f64 / 1e9,
         size(fragmentation.sparse_bytes),
         size(fragmentation.sparse_live_bytes),
-        size(fragmentation.trim_bytes)
+        returning(instant),
+        size(fragmentation.trim_bytes.saturating_add(instant.facts.empty_pool_bytes))
     )?;
     for site in fragmentation.sites.iter().take(2).filter(|site| site.pinned_bytes >= notable) {
         let level = definitions.site_of(site.stack).and_then(|known| table.level(blamed_node(table, known)));
         writeln!(
             out,
-            "- pinned by {}: {} in {}, alone in {} of these pages; freeing them and malloc_trim(0) would return {}",
+            "- pinned by {}: {} in {}, alone in {} of these pages; freeing them and {} would return {}",
             label(table, level),
             size(site.bytes),
             blocks(to_signed(site.blocks)),
             size(site.pinned_bytes),
-            size(gives_back_bytes(fragmentation, site))
+            returning(instant),
+            size(gives_back_bytes(instant, site))
         )?;
+    }
+    if let [first, .., last] = fragmentation.sites.as_slice()
+        && last.together_bytes > first.together_bytes
+    {
+        writeln!(
+            out,
+            "- pinned by the {} largest sites: freeing the blocks of all of them and {} would return {}",
+            fragmentation.sites.len(),
+            returning(instant),
+            size(together_gives_back_bytes(instant, last))
+        )?;
+    }
+    Ok(())
+}
+
+/// How the allocator is told to return free pages.
+pub const fn returning(instant: &MemoryInstant) -> &'static str {
+    if instant.facts.empty_pool_bytes > instant.fragmentation.trim_bytes { "a purge" } else { "malloc_trim(0)" }
+}
+
+/// Regions of the address space that are listed.
+const REGIONS: usize = 8;
+
+/// Writes where the resident memory lies: the largest regions, in the order of addresses.
+fn address_space(out: &mut impl Write, map: &MemoryMap, definitions: &Definitions) -> io::Result<()> {
+    let all = map_regions(map, definitions);
+    let mut largest: Vec<&MapRegion> = all.iter().collect();
+    largest.sort_by_key(|region| (Reverse(region.resident_bytes), region.start));
+    largest.truncate(REGIONS);
+    largest.sort_by_key(|region| region.start);
+    let seconds = map.time_ns as f64 / 1e9;
+    writeln!(
+        out,
+        "address space at {seconds:.3}s, {} of {}:",
+        largest.len(),
+        numbers::several(all.len() as u64, "region")
+    )?;
+    for region in largest {
+        let size = |number: u64| bytes(to_signed(number));
+        let (start, end, owner) = (region.start, region.end, &region.owner);
+        write!(out, "- {start:012x}-{end:012x}: {} resident, {}", size(region.resident_bytes), owner.kind)?;
+        if !owner.name.is_empty() {
+            write!(out, " ({})", owner.name)?;
+        }
+        if region.live_bytes > 0 {
+            write!(out, ", {} of it in live blocks", size(region.live_bytes))?;
+        }
+        writeln!(out)?;
     }
     Ok(())
 }

@@ -358,15 +358,16 @@ impl LoadedTrace {
         let notable = extra_sections::notable(instant)?;
         let (time, pages) = (time(instant.time_ns), &instant.fragmentation);
         let size = |number: u64| bytes(to_signed(number));
-        let trim = size(pages.trim_bytes);
+        let trim = size(pages.trim_bytes.saturating_add(instant.facts.empty_pool_bytes));
+        let returning = extra_sections::returning(instant);
         let Some(site) = pages.sites.first().filter(|site| site.pinned_bytes >= notable) else {
-            return Some(format!("at {time}: malloc_trim(0) would return {trim}"));
+            return Some(format!("at {time}: {returning} would return {trim}"));
         };
         let known = self.trace.engine().definitions().site_of(site.stack);
         let level = known.and_then(|known| self.table.level(blamed_node(&self.table, known)));
         Some(format!(
-            "at {time}: malloc_trim(0) would return {trim}, and {} after freeing the {} of {}",
-            size(gives_back_bytes(pages, site)),
+            "at {time}: {returning} would return {trim}, and {} after freeing the {} of {}",
+            size(gives_back_bytes(instant, site)),
             several(site.blocks, "block"),
             shortened(&label(&self.table, level), 40),
         ))

@@ -1,8 +1,11 @@
 //! Which bytes of which pages live blocks cover.
 //!
 //! Receives: the mappings of a process, then its live blocks in any order. Returns: for each page the bytes that blocks cover, which stack
-//! allocated them, and to which area of the allocator the page belongs. Must hold: memory is 9 bytes for each page of a mapping with blocks; a block
+//! allocated them, and to which area of the allocator the page belongs. Must hold: memory is 13 bytes for each page of a mapping with blocks; a block
 //! outside of all mappings changes nothing.
+use super::LiveBlock;
+use super::owner_sets::{OwnerSets, PageOwner};
+use super::slabs;
 use super::smaps::{ARENA, MappedRange, is_malloc_name};
 use format::IntMap;
 use std::ops::Range;
@@ -76,39 +79,14 @@ pub struct CoveredRange {
     /// Empty as long as there is no block.
     /// Numbers, because zeroed memory for them is not touched.
     words: Vec<u32>,
-    /// By page: 0, the number of the only stack with blocks in it + 1, or `SEVERAL`.
+    /// By page: the number of its owners, see `OwnerSets`.
     owners: Vec<u32>,
+    /// By page: `LiveBlock::born` of the oldest block in it + 1. 0 if there is none.
+    born: Vec<u32>,
     /// By page: the size class of the largest block in it.
     size_classes: Vec<u8>,
     /// By page: the stack of the chunk after which a header of a free chunk would reach into the page, as in `owners`.
     headers: IntMap<u64, u32>,
-}
-
-const SEVERAL: u32 = u32::MAX;
-
-/// Whose blocks are in a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageOwner {
-    None,
-    /// Blocks of this stack only.
-    Stack(u32),
-    Several,
-}
-
-impl PageOwner {
-    const fn of(number: u32) -> Self {
-        match number {
-            0 => PageOwner::None,
-            SEVERAL => PageOwner::Several,
-            stack => PageOwner::Stack(stack - 1),
-        }
-    }
-}
-
-/// Adds a stack to the number for a page.
-fn add_owner(number: &mut u32, stack: u32) {
-    let own = stack.saturating_add(1);
-    *number = if *number == 0 || *number == own { own } else { SEVERAL };
 }
 
 impl CoveredRange {
@@ -119,6 +97,7 @@ impl CoveredRange {
             areas,
             words: Vec::new(),
             owners: Vec::new(),
+            born: Vec::new(),
             size_classes: Vec::new(),
             headers: IntMap::default(),
         }
@@ -145,24 +124,35 @@ impl CoveredRange {
         self.size_classes.get(((address - self.start) / PAGE) as usize).copied().unwrap_or(0)
     }
 
-    /// Takes note that the pages of `[from, to)` have a block of this stack.
-    fn own(&mut self, from: u64, to: u64, stack: u32, size_class: u8) {
+    /// Returns `LiveBlock::born` of the oldest block that keeps the page.
+    pub fn oldest(&self, address: u64) -> Option<u32> {
+        self.born.get(((address - self.start) / PAGE) as usize)?.checked_sub(1)
+    }
+
+    /// Takes note of the pages that a block keeps.
+    fn own(&mut self, chunk: &Chunk, block: &LiveBlock, sets: &mut OwnerSets) {
+        let Range { start: from, end: to } = chunk.keeps;
         let first = (from.max(self.start) - self.start) / PAGE;
-        let end = (to.min(self.end) - self.start).div_ceil(PAGE);
+        let end = (to.min(self.end).max(self.start) - self.start).div_ceil(PAGE);
         let pages = first as usize..end as usize;
-        self.owners.get_mut(pages.clone()).into_iter().flatten().for_each(|owner| add_owner(owner, stack));
+        let size_class = (u64::BITS - block.size.saturating_sub(1).leading_zeros()) as u8;
+        self.owners.get_mut(pages.clone()).into_iter().flatten().for_each(|owner| sets.add(owner, block.stack));
         let largest = |known: &mut u8| *known = size_class.max(*known);
-        self.size_classes.get_mut(pages).into_iter().flatten().for_each(largest);
+        self.size_classes.get_mut(pages.clone()).into_iter().flatten().for_each(largest);
+        let born = block.born.saturating_add(1);
+        let oldest = |known: &mut u32| *known = if *known == 0 { born } else { born.min(*known) };
+        self.born.get_mut(pages).into_iter().flatten().for_each(oldest);
         let after = to.saturating_add(Chunk::FREE_HEADER - 1) / PAGE;
-        if to < self.end && after != (to - 1) / PAGE {
-            add_owner(self.headers.entry(after).or_default(), stack);
+        if chunk.has_header && to < self.end && after != (to - 1) / PAGE {
+            sets.add(self.headers.entry(after).or_default(), block.stack);
         }
     }
 
     fn cover(&mut self, from: u64, to: u64, shift: u32) {
         if self.words.is_empty() {
             let pages = ((self.end - self.start) / PAGE) as usize;
-            (self.words, self.owners, self.size_classes) = (vec![0; pages], vec![0; pages], vec![0; pages]);
+            (self.words, self.owners, self.born) = (vec![0; pages], vec![0; pages], vec![0; pages]);
+            self.size_classes = vec![0; pages];
         }
         let (mut at, to) = (from.max(self.start), to.min(self.end));
         while at < to {
@@ -220,6 +210,9 @@ pub struct BlockCover {
     pub requested_bytes: u64,
     pub usable_bytes: u64,
     pub by_stack: IntMap<u32, SiteBlocks>,
+    pub sets: OwnerSets,
+    /// The allocator is jemalloc, so the pages that a block keeps are known (`slabs.rs`).
+    pub has_slabs: bool,
 }
 
 /// The live blocks of a stack.
@@ -260,17 +253,19 @@ impl BlockCover {
         }
     }
 
-    /// Adds a live block that was allocated with this stack.
-    pub fn add(&mut self, address: u64, size: u64, stack: u32) {
+    /// Adds a live block.
+    pub fn add(&mut self, block: &LiveBlock) {
+        let LiveBlock { address, size, stack, .. } = *block;
         let first = self.ranges.partition_point(|range| range.end <= address);
-        let chunk = self.ranges.get(first).map_or(Chunk::plain(address, size), |range| Chunk::of(range, address, size));
+        let has_slabs = self.has_slabs;
+        let chunk = self.ranges.get(first);
+        let chunk = chunk.map_or(Chunk::plain(address, size), |range| Chunk::of(range, address, size, has_slabs));
         self.blocks += 1;
         self.requested_bytes = self.requested_bytes.saturating_add(size);
         self.usable_bytes = self.usable_bytes.saturating_add(chunk.end - chunk.start);
         let of_stack = self.by_stack.entry(stack).or_default();
         of_stack.blocks += 1;
         of_stack.bytes = of_stack.bytes.saturating_add(size);
-        let size_class = (u64::BITS - size.saturating_sub(1).leading_zeros()) as u8;
         let end = address.saturating_add(size);
         let pieces = [(chunk.start, address, OVERHEAD), (address, end, REQUESTED), (end, chunk.end, OVERHEAD)];
         // A header may lie in the mapping before, if the kernel has divided the chunk.
@@ -282,7 +277,7 @@ impl BlockCover {
                 }
             }
             if range.has_blocks() && chunk.start < range.end && chunk.end > range.start {
-                range.own(chunk.start, chunk.end, stack, size_class);
+                range.own(&chunk, block, &mut self.sets);
             }
             if (range.start..range.end).contains(&address) {
                 range.start_block(address);
@@ -292,10 +287,14 @@ impl BlockCover {
 }
 
 /// The addresses that a block takes together with what the allocator adds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Chunk {
     start: u64,
     end: u64,
+    /// The allocator cannot return the pages of these addresses before the block is freed.
+    keeps: Range<u64>,
+    /// If the memory after it is free, it has a header that `malloc_trim` keeps.
+    has_header: bool,
 }
 
 impl Chunk {
@@ -308,10 +307,14 @@ impl Chunk {
     const FREE_HEADER: u64 = 48 - Self::HEADER;
 
     const fn plain(address: u64, size: u64) -> Self {
-        Chunk { start: address, end: address.saturating_add(size) }
+        Self::new(address, address.saturating_add(size), false)
     }
 
-    fn of(range: &CoveredRange, address: u64, size: u64) -> Self {
+    const fn new(start: u64, end: u64, has_header: bool) -> Self {
+        Chunk { start, end, keeps: start..end, has_header }
+    }
+
+    fn of(range: &CoveredRange, address: u64, size: u64, has_slabs: bool) -> Self {
         let place = range.areas.iter().find(|area| address < area.end).map_or(Place::Other, |area| area.place);
         let needed = size.saturating_add(Self::HEADER).next_multiple_of_or_max(Self::UNIT).max(Self::SMALLEST);
         // A block with a mapping of its own has two words before it, and takes whole pages.
@@ -320,14 +323,16 @@ impl Chunk {
         match place {
             _ if has_own_mapping => {
                 let start = address - 2 * Self::HEADER;
-                Chunk {
-                    start,
-                    end: start.saturating_add(needed.saturating_add(Self::HEADER).next_multiple_of_or_max(PAGE)),
-                }
+                let size = needed.saturating_add(Self::HEADER).next_multiple_of_or_max(PAGE);
+                Self::new(start, start.saturating_add(size), false)
             }
             Place::MainHeap | Place::Arena => {
                 let start = address.saturating_sub(Self::HEADER);
-                Chunk { start, end: start.saturating_add(needed).max(address.saturating_add(size)) }
+                Self::new(start, start.saturating_add(needed).max(address.saturating_add(size)), true)
+            }
+            Place::Other if has_slabs => {
+                let slot = slabs::slot(address, size);
+                Chunk { keeps: slot.keeps, ..Self::new(address, slot.end, false) }
             }
             // Other allocators have sizes of their own. What lies between their blocks counts as free.
             Place::Other => Self::plain(address, size),
@@ -361,6 +366,10 @@ mod tests {
         }
     }
 
+    fn add(cover: &mut BlockCover, address: u64, size: u64) {
+        cover.add(&LiveBlock { address, size, stack: 1, born: 0 });
+    }
+
     const fn by_place(_: u64, is_by_place: bool) -> bool {
         is_by_place
     }
@@ -369,11 +378,11 @@ mod tests {
     fn blocks_and_headers_land_in_their_pages() {
         let mut cover = BlockCover::new(&[mapping(0x10000, 0x14000, "[heap]")], by_place);
         // 24 bytes fit into the smallest chunk, 25 do not.
-        cover.add(0x10010, 24, 1);
-        cover.add(0x10030, 25, 1);
+        add(&mut cover, 0x10010, 24);
+        add(&mut cover, 0x10030, 25);
         // Its header is in the page before.
-        cover.add(0x12000, 0x1000 - 8, 1);
-        cover.add(0x99999000, 5, 1);
+        add(&mut cover, 0x12000, 0x1000 - 8);
+        add(&mut cover, 0x99999000, 5);
         let heap = &cover.ranges[0];
         let word = |page: u64| (heap.word(page).requested(), heap.word(page).overhead(), heap.word(page).starts());
         assert_eq!(word(0x10000), (49, 8 + 23, 2));
@@ -389,7 +398,7 @@ mod tests {
     fn a_block_may_reach_over_several_mappings() {
         let mappings = [mapping(0x10000, 0x12000, ""), mapping(0x12000, 0x13000, ""), mapping(0x13000, 0x15000, "")];
         let mut cover = BlockCover::new(&mappings, by_place);
-        cover.add(0x10010, 0x4000, 1);
+        add(&mut cover, 0x10010, 0x4000);
         let words = |range: usize, page| {
             (cover.ranges[range].word(page).requested(), cover.ranges[range].word(page).overhead())
         };
@@ -430,7 +439,7 @@ mod tests {
     fn a_hostile_block_changes_no_more_than_its_mapping() {
         let mut cover = BlockCover::new(&[mapping(0x10000, 0x12000, ""), mapping(0x20000, 0x21000, "")], by_place);
         for (address, size) in [(0x11fff, u64::MAX), (u64::MAX, u64::MAX), (0, 3), (0x10010, u64::MAX - 3)] {
-            cover.add(address, size, 1);
+            add(&mut cover, address, size);
         }
         assert_eq!(cover.ranges[0].word(0x11000).requested(), PAGE);
         assert_eq!(cover.blocks, 4);

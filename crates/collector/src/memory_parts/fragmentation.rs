@@ -6,7 +6,8 @@
 //!
 //! `malloc_trim` of glibc returns whole pages inside free chunks. The header of a free chunk stays, and so does the top of an arena
 //! besides the main heap ([decision 80](../../../../docs/decisions/0080-pages-that-blocks-pin.md)).
-use super::block_cover::{Area, CoveredRange, PAGE, PageOwner, Place, SiteBlocks};
+use super::block_cover::{Area, BlockCover, CoveredRange, PAGE, Place, SiteBlocks};
+use super::owner_sets::PageOwner;
 use format::{Fragmentation, IntMap, MemoryFacts, PinningSite, SizeFill};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,6 +24,10 @@ pub struct PinnedPages {
     sums: Fragmentation,
     /// By stack: pinned and held bytes.
     by_stack: IntMap<u32, (u64, u64)>,
+    /// The same of pages with several stacks, by set.
+    by_set: IntMap<u32, (u64, u64)>,
+    /// The slabs of the pools are known.
+    has_slabs: bool,
     /// By the power of two: resident and live bytes.
     by_size: BTreeMap<u8, (u64, u64)>,
     /// Resident pages without a block since the last page with one, in the area that begins here.
@@ -55,16 +60,16 @@ impl PinnedPages {
         let is_sparse = live * 2 <= PAGE;
         let is_glibcs = matches!(area.place, Place::MainHeap | Place::Arena);
         let owner = range.owner(address);
-        if live > 0 {
+        if live > 0 || (!is_glibcs && owner != PageOwner::None) {
             let (resident, filled) = self.by_size.entry(range.size_class(address)).or_default();
             *resident += PAGE;
             *filled += live;
         }
         if !is_glibcs && area.is_divided {
-            self.add_pool_page(address, live == 0);
+            self.add_pool_page(address, owner == PageOwner::None);
         }
         // The first page has memory of the allocator itself.
-        if (is_glibcs && address == area.start) || (!is_glibcs && live == 0) {
+        if (is_glibcs && address == area.start) || (!is_glibcs && owner == PageOwner::None) {
             return;
         }
         if owner == PageOwner::None {
@@ -86,19 +91,20 @@ impl PinnedPages {
             self.sums.sparse_bytes += PAGE;
             self.sums.sparse_live_bytes += live;
         }
-        match owner {
-            PageOwner::Stack(stack) => {
-                let (pinned, held) = self.by_stack.entry(stack).or_default();
-                *pinned += if is_sparse { PAGE } else { 0 };
-                *held += if is_glibcs || is_own_mapping { PAGE } else { 0 };
-            }
-            _ if is_sparse => self.sums.shared_bytes += PAGE,
-            _ => (),
+        if is_sparse && !matches!(owner, PageOwner::Stack(_)) {
+            self.sums.shared_bytes += PAGE;
         }
+        let (pinned, held) = match owner {
+            PageOwner::Stack(stack) => self.by_stack.entry(stack).or_default(),
+            PageOwner::Set(set) => self.by_set.entry(set).or_default(),
+            PageOwner::None | PageOwner::Several => return,
+        };
+        *pinned += if is_sparse { PAGE } else { 0 };
+        *held += if is_glibcs || is_own_mapping || self.has_slabs { PAGE } else { 0 };
     }
 
-    /// An allocator divides its memory into slabs, and returns a slab only if it has no block. A free page may be a part of a slab with
-    /// blocks, so only runs of free pages count that are longer than slabs are.
+    /// An allocator divides its memory into slabs, and returns a slab only if it has no block. If slabs are not known, a free page may be a part of
+    /// a slab with blocks. So only runs of free pages count that are longer than slabs are.
     fn add_pool_page(&mut self, address: u64, is_empty: bool) {
         if !is_empty || self.empty_run.end != address {
             self.end_empty_run();
@@ -111,7 +117,29 @@ impl PinnedPages {
 
     fn end_empty_run(&mut self) {
         let run = std::mem::take(&mut self.empty_run);
-        self.empty_pool_bytes += if run.end - run.start >= LONGEST_SLAB { run.end - run.start } else { 0 };
+        let least = if self.has_slabs { PAGE } else { LONGEST_SLAB };
+        self.empty_pool_bytes += if run.end - run.start >= least { run.end - run.start } else { 0 };
+    }
+
+    /// Adds what can be returned once the blocks of a site and of those before it are freed: the pages in which only their blocks live.
+    fn add_together(&self, sites: &mut [PinningSite], cover: &BlockCover) {
+        let ranks: IntMap<u32, usize> = sites.iter().enumerate().map(|(rank, site)| (site.stack, rank)).collect();
+        for site in sites.iter_mut() {
+            site.together_bytes = site.held_bytes;
+        }
+        for (set, (_, held)) in &self.by_set {
+            // The last of its stacks, or none if one of them is not a site.
+            let ranks = cover.sets.members(*set).iter().map(|stack| ranks.get(stack).copied());
+            let last = ranks.reduce(|last, rank| last.zip(rank).map(|(last, rank)| last.max(rank))).flatten();
+            if let Some(site) = last.and_then(|last| sites.get_mut(last)) {
+                site.together_bytes += held;
+            }
+        }
+        let mut sum = 0;
+        for site in sites {
+            sum += site.together_bytes;
+            site.together_bytes = sum;
+        }
     }
 
     fn end_area(&mut self) {
@@ -130,18 +158,32 @@ impl PinnedPages {
         facts.empty_pool_bytes = self.empty_pool_bytes;
     }
 
-    /// `blocks`: all live blocks by stack.
-    pub fn finish(mut self, blocks: &IntMap<u32, SiteBlocks>) -> Fragmentation {
+    pub fn new(has_slabs: bool) -> Self {
+        PinnedPages { has_slabs, ..PinnedPages::default() }
+    }
+
+    pub fn finish(mut self, cover: &BlockCover) -> Fragmentation {
         self.end_area();
-        let mut sites: Vec<PinningSite> = Vec::with_capacity(blocks.len());
-        for (stack, of_stack) in blocks {
+        // A page with several stacks counts for each of them in part.
+        let mut shares: IntMap<u32, u64> = IntMap::default();
+        for (set, (pinned, _)) in &self.by_set {
+            let members = cover.sets.members(*set);
+            members.iter().for_each(|stack| *shares.entry(*stack).or_default() += pinned / members.len() as u64);
+        }
+        let mut sites: Vec<PinningSite> = Vec::with_capacity(cover.by_stack.len());
+        for (stack, of_stack) in &cover.by_stack {
             let (pinned_bytes, held_bytes) = self.by_stack.get(stack).copied().unwrap_or_default();
             let SiteBlocks { blocks, bytes } = *of_stack;
-            sites.push(PinningSite { stack: *stack, blocks, bytes, pinned_bytes, held_bytes });
+            let shared_bytes = shares.get(stack).copied().unwrap_or(0);
+            let site =
+                PinningSite { stack: *stack, blocks, bytes, pinned_bytes, held_bytes, shared_bytes, together_bytes: 0 };
+            sites.push(site);
         }
-        sites.sort_unstable_by_key(|site| (Reverse(site.pinned_bytes), Reverse(site.held_bytes), site.stack));
-        let pinning = sites.iter().take(MOST_SITES).take_while(|site| site.pinned_bytes > 0).count();
+        let pins = |site: &PinningSite| site.pinned_bytes + site.shared_bytes;
+        sites.sort_unstable_by_key(|site| (Reverse(pins(site)), Reverse(site.held_bytes), site.stack));
+        let pinning = sites.iter().take(MOST_SITES).take_while(|site| pins(site) >= PAGE).count();
         let others = sites.split_off(pinning);
+        self.add_together(&mut sites, cover);
         self.sums.other_sites = others.len() as u64;
         for site in others {
             let sum = &mut self.sums.others;
@@ -149,6 +191,7 @@ impl PinnedPages {
             sum.bytes = sum.bytes.saturating_add(site.bytes);
             sum.pinned_bytes += site.pinned_bytes;
             sum.held_bytes += site.held_bytes;
+            sum.shared_bytes += site.shared_bytes;
         }
         self.sums.sites = sites;
         let fill = |(power, (resident_bytes, live_bytes)): (u8, (u64, u64))| SizeFill {
@@ -163,13 +206,14 @@ impl PinnedPages {
 
 #[cfg(test)]
 mod tests {
+    use super::super::LiveBlock;
     use super::super::block_cover::BlockCover;
     use super::super::smaps::{ARENA, MappedRange};
     use super::*;
 
     fn fragmentation(name: &str, start: u64, pages: u64, blocks: &[(u64, u64, u32)]) -> Fragmentation {
         let (pinned, cover) = pinned(name, start, pages, blocks);
-        pinned.finish(&cover.by_stack)
+        pinned.finish(&cover)
     }
 
     /// Adds all pages of a mapping that is wholly resident.
@@ -184,8 +228,10 @@ mod tests {
             ..MappedRange::default()
         };
         let mut cover = BlockCover::new(&[mapping], |_, _| true);
-        blocks.iter().for_each(|(address, size, stack)| cover.add(start + *address, *size, *stack));
-        let mut pinned = PinnedPages::default();
+        for (address, size, stack) in blocks {
+            cover.add(&LiveBlock { address: start + address, size: *size, stack: *stack, born: 0 });
+        }
+        let mut pinned = PinnedPages::new(false);
         let range = &cover.ranges[0];
         for page in 0..pages {
             pinned.add(&range.areas[0], range, start + page * PAGE);
@@ -209,15 +255,52 @@ mod tests {
         assert_eq!(found.trim_bytes, 5 * PAGE);
         assert_eq!((found.sparse_bytes, found.sparse_live_bytes), (3 * PAGE, 32 + 48 + 64));
         assert_eq!(found.shared_bytes, PAGE);
-        let seven = PinningSite { stack: 7, blocks: 3, bytes: 88, pinned_bytes: 2 * PAGE, held_bytes: 2 * PAGE };
+        let seven = PinningSite {
+            stack: 7,
+            blocks: 3,
+            bytes: 88,
+            pinned_bytes: 2 * PAGE,
+            held_bytes: 2 * PAGE,
+            shared_bytes: PAGE / 2,
+            together_bytes: 2 * PAGE,
+        };
         assert_eq!(found.sites, [seven]);
-        let eight = PinningSite { stack: 0, blocks: 2, bytes: 4024, pinned_bytes: 0, held_bytes: PAGE };
+        let eight = PinningSite {
+            stack: 0,
+            blocks: 2,
+            bytes: 4024,
+            held_bytes: PAGE,
+            shared_bytes: PAGE / 2,
+            ..PinningSite::default()
+        };
         assert_eq!((found.other_sites, found.others), (1, eight));
         let sizes: Vec<_> =
             found.sizes.iter().map(|size| (size.up_to_bytes, size.resident_bytes, size.live_bytes)).collect();
         assert_eq!(sizes, [(32, 2 * PAGE, 32 + 64), (64, PAGE, 48), (4096, PAGE, 4016)]);
         // The top of another arena stays.
         assert_eq!(fragmentation("", 4 * ARENA, 10, &BLOCKS).trim_bytes, 3 * PAGE);
+    }
+
+    #[test]
+    fn sites_that_share_pages_give_them_back_together() {
+        // Page 2 is only of stack 7. Pages 3 to 6 are of 7 and 8, page 7 of 8 and 9, page 8 of 9, page 9 of nine stacks.
+        let block = |page: u64, place: u64, stack| (page * PAGE + 0x10 + 0x20 * place, 24, stack);
+        let mut blocks = vec![block(2, 0, 7), block(7, 0, 8), block(7, 1, 9), block(8, 0, 9)];
+        for page in 3..7 {
+            blocks.extend([block(page, 0, 7), block(page, 1, 8), block(page, 2, 7)]);
+        }
+        blocks.extend((0..9).map(|stack| block(9, stack.into(), 100 + stack)));
+        let found = fragmentation("[heap]", 0x10_0000, 12, &blocks);
+        let rows: Vec<_> = found
+            .sites
+            .iter()
+            .map(|site| [site.stack.into(), site.pinned_bytes, site.shared_bytes, site.together_bytes])
+            .map(|[stack, rest @ ..]: [u64; 4]| (stack, rest.map(|bytes| 2 * bytes / PAGE)))
+            .collect();
+        // In halves of pages: alone, its share, and what it returns with those before it.
+        assert_eq!(rows, [(7, [2, 4, 2]), (8, [0, 5, 10]), (9, [2, 1, 14])]);
+        assert_eq!(found.shared_bytes, 6 * PAGE, "with the page of nine");
+        assert_eq!((found.other_sites, found.others.shared_bytes), (9, 0));
     }
 
     #[test]

@@ -3,19 +3,25 @@
 //! Receives: the mappings, what live blocks cover of them, and which pages are resident. Returns: parts that add up to the resident and the
 //! proportional size of all mappings. Must hold: no part is what is left over. If pages and mappings were not read at the same
 //! instant, the difference is `unattributed`.
+use super::Found;
+use super::address_map::{AddressMap, Owner as MapOwner, Pages};
 use super::block_cover::{Area, BlockCover, CoveredRange, PAGE, Place};
 use super::callers::{self, ByCaller, Callers, MappedBy};
-use super::fragmentation::PinnedPages;
+use super::owner_sets::PageOwner;
 use super::resident_pages::{PageMap, Residence};
 use super::smaps::MappedRange;
 use format::{MemoryFacts, MemoryPart, part_kind};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// The most parts of one kind. The smaller ones are added up.
 const MOST_OF_A_KIND: usize = 24;
 /// The most callers of mmap. Several of them may have one name.
 const MOST_CALLERS: usize = 128;
+/// The pages of a mapping that is more times larger than its resident pages are not read for the map.
+const MOST_SPARSE: u64 = 64;
+/// Less zeroed data of a module is not worth a name.
+const NOTABLE_ZEROED: u64 = 256 << 10;
 /// Less of a stack is not worth mentioning.
 const NOTABLE_DEPTH: u64 = 64 << 10;
 const CHANGED: &str = "changed while it was read";
@@ -101,31 +107,39 @@ impl Sums {
     }
 }
 
-/// `pages`: `None` if the resident pages cannot be read. `pinned` gets all resident pages of the allocator.
+/// `pages`: `None` if the resident pages cannot be read. `found` gets all resident pages.
 pub fn divide(
     mappings: &[MappedRange],
     cover: &BlockCover,
     pages: Option<&PageMap>,
     known: &Known,
-    pinned: &mut PinnedPages,
+    found: &mut Found,
 ) -> (Vec<MemoryPart>, MemoryFacts) {
     let mut sums = Sums::default();
     let mut covered = cover.ranges.iter().peekable();
+    let modules: HashSet<&str> =
+        mappings.iter().filter(|mapping| mapping.is_executable).map(|mapping| mapping.name.as_str()).collect();
+    let mut before: Option<&MappedRange> = None;
     for mapping in mappings {
+        let module = before.replace(mapping).filter(|before| is_zeroed_data(before, mapping, &modules));
         while covered.next_if(|range| range.end <= mapping.start).is_some() {}
         if mapping.rss_bytes == 0 {
             continue;
         }
+        found.map.next_mapping();
         let is_ours = known.own_ranges.iter().any(|own| own.contains(&mapping.start)) || is_ours(&mapping.name);
         let with_blocks = covered.next_if(|range| range.start == mapping.start);
         let with_blocks = with_blocks.filter(|range| range.has_blocks() || range.areas.iter().any(is_allocators));
         match with_blocks {
-            Some(range) if !is_ours => divide_pages(mapping, range, pages, known, &mut sums, pinned),
-            _ if is_ours => sums.add(part_kind::RECORDER, "heaptrack", mapping.rss_bytes, mapping.pss_bytes),
-            _ => add_whole(mapping, pages, known, &mut sums),
+            Some(range) if !is_ours => divide_pages(mapping, range, pages, known, &mut sums, found),
+            _ if is_ours => {
+                sums.add(part_kind::RECORDER, "heaptrack", mapping.rss_bytes, mapping.pss_bytes);
+                map_whole(mapping, (part_kind::RECORDER, "heaptrack"), None, known, &mut found.map);
+            }
+            _ => add_whole((mapping, module), pages, known, &mut sums, &mut found.map),
         }
     }
-    pinned.add_facts(&mut sums.facts);
+    found.pinned.add_facts(&mut sums.facts);
     let facts = sums.facts;
     (sums.into_parts(), facts)
 }
@@ -150,9 +164,33 @@ fn add_depth(mapping: &MappedRange, pages: Option<&PageMap>, known: &Known, fact
     }
 }
 
-/// Adds a mapping in which no block lies. If it is anonymous, it is divided by the calls that made it.
-fn add_whole(mapping: &MappedRange, pages: Option<&PageMap>, known: &Known, sums: &mut Sums) {
+/// Returns true if a mapping is the zeroed data (.bss) of the module whose data ends where it begins.
+fn is_zeroed_data(before: &MappedRange, mapping: &MappedRange, modules: &HashSet<&str>) -> bool {
+    before.end == mapping.start
+        && before.is_writable
+        && !before.is_shared
+        && mapping.name.is_empty()
+        && mapping.is_anonymous_data()
+        && !mapping.is_executable
+        && mapping.rss_bytes >= NOTABLE_ZEROED
+        && before.name.starts_with('/')
+        && modules.contains(before.name.as_str())
+}
+
+/// Adds a mapping in which no block lies. `module`: the module whose zeroed data it is. If it is anonymous, it is divided by the calls that made it.
+fn add_whole(
+    (mapping, module): (&MappedRange, Option<&MappedRange>),
+    pages: Option<&PageMap>,
+    known: &Known,
+    sums: &mut Sums,
+    map: &mut AddressMap,
+) {
     let (kind, name) = whole(mapping, known);
+    let name = match module {
+        Some(module) if kind == part_kind::ANONYMOUS => &format!(".bss of {}", module.name),
+        _ => name,
+    };
+    map_whole(mapping, (kind, name), pages, known, map);
     if kind == part_kind::STACK {
         add_depth(mapping, pages, known, &mut sums.facts);
     }
@@ -165,6 +203,31 @@ fn add_whole(mapping: &MappedRange, pages: Option<&PageMap>, known: &Known, sums
         left = sums.add_called(caller, (kind, name), bytes, share, left);
     }
     sums.add(part_kind::UNATTRIBUTED, CHANGED, left.rss, left.pss);
+}
+
+/// Draws a mapping in which no block lies on the map. Which pages are resident is read if the mapping is not much larger than they are.
+fn map_whole(mapping: &MappedRange, what: (&str, &str), pages: Option<&PageMap>, known: &Known, map: &mut AddressMap) {
+    let owner = MapOwner { kind: map.name(what.0), name: map.name(what.1), stack: 0 };
+    let called = what.0 == part_kind::ANONYMOUS;
+    let mapped =
+        if called { MapOwner { kind: map.name(part_kind::MAPPED), name: map.name(""), stack: 0 } } else { owner };
+    let mut callers = Callers::from(&known.mapped, mapping.start);
+    let mut owner_of = |address: u64| match callers.of(address).filter(|_| called) {
+        Some(stack) => MapOwner { stack, ..mapped },
+        None => owner,
+    };
+    let is_whole = mapping.rss_bytes == mapping.size();
+    let is_sparse = mapping.size() / MOST_SPARSE > mapping.rss_bytes;
+    let Some(pages) = pages.filter(|_| called && !is_sparse && !is_whole) else {
+        let owner = owner_of(mapping.start);
+        return map.add_evenly(mapping.start, mapping.end, mapping.rss_bytes, owner);
+    };
+    // What cannot be read is missing on the map.
+    let _ = pages.for_each(mapping.start, mapping.end, |address, residence| {
+        if residence == Residence::Resident {
+            map.add(&Pages::one(address), owner_of(address));
+        }
+    });
 }
 
 /// The shared memory and the library of the recorder.
@@ -258,10 +321,10 @@ fn divide_pages(
     pages: Option<&PageMap>,
     known: &Known,
     sums: &mut Sums,
-    pinned: &mut PinnedPages,
+    found: &mut Found,
 ) {
     let mut called = ByCaller::default();
-    let Some(fills) = fills(mapping, range, pages, known, pinned, &mut called) else {
+    let Some(fills) = fills(mapping, range, pages, known, found, &mut called) else {
         sums.add(part_kind::UNATTRIBUTED, "pages that cannot be read", mapping.rss_bytes, mapping.pss_bytes);
         return;
     };
@@ -326,6 +389,27 @@ impl Owner {
     }
 }
 
+/// What pages of a mapping with blocks are on the map.
+struct MapKinds {
+    blocks: u32,
+    free: u32,
+    older: u32,
+    mapped: MapOwner,
+    otherwise: MapOwner,
+}
+
+impl MapKinds {
+    fn of(otherwise: (&str, &str), map: &mut AddressMap) -> Self {
+        MapKinds {
+            blocks: map.name(part_kind::BLOCKS),
+            free: map.name(part_kind::FREE),
+            older: map.name(part_kind::OLDER),
+            mapped: MapOwner { kind: map.name(part_kind::MAPPED), name: map.name(""), stack: 0 },
+            otherwise: MapOwner { kind: map.name(otherwise.0), name: map.name(otherwise.1), stack: 0 },
+        }
+    }
+}
+
 /// Returns for each area what its resident pages hold, and what pages hold of which it is not sure that they count as resident. `called` gets
 /// what lies between blocks that are mappings of their own.
 fn fills(
@@ -333,9 +417,11 @@ fn fills(
     range: &CoveredRange,
     pages: Option<&PageMap>,
     known: &Known,
-    pinned: &mut PinnedPages,
+    found: &mut Found,
     called: &mut ByCaller,
 ) -> Option<Vec<(Fill, Fill)>> {
+    let kinds = MapKinds::of(whole(mapping, known), &mut found.map);
+    let (mut named_area, mut area_name) = (None, 0);
     let mut callers = Callers::from(&known.mapped, mapping.start);
     let mut fills = vec![(Fill::default(), Fill::default()); range.areas.len()];
     let (mut area, mut older) = (0, known.older.partition_point(|older| older.end <= mapping.start));
@@ -358,15 +444,38 @@ fn fills(
         fill.overhead += word.overhead();
         let is_older = known.older.get(older).is_some_and(|older| older.contains(&address));
         *(if is_older { &mut fill.older } else { &mut fill.free }) += gap;
-        if gap > 0 && range.areas.get(area).is_some_and(|area| owner_of(area) == Owner::Blocks) {
-            called.add(callers.of(address), residence == Residence::Resident, gap);
+        let is_between = range.areas.get(area).is_some_and(|area| owner_of(area) == Owner::Blocks);
+        let caller = callers.of(address).filter(|_| is_between);
+        if gap > 0 && is_between {
+            called.add(caller, residence == Residence::Resident, gap);
         }
         // Which blocks are in an older page is not known. A page of zeros in a large block does not count as resident.
         if let Some(area) = range.areas.get(area)
             && !is_older
             && (residence == Residence::Resident || area.place != Place::Other || area.is_divided)
         {
-            pinned.add(area, range, address);
+            found.pinned.add(area, range, address);
+        }
+        if residence == Residence::Resident {
+            let live_bytes = word.requested() + word.overhead();
+            if named_area != Some(area) {
+                named_area = Some(area);
+                area_name = range.areas.get(area).map_or(0, |area| found.map.name(&owner_of(area).name(area)));
+            }
+            let stack = match range.owner(address) {
+                PageOwner::Stack(stack) => stack,
+                _ => 0,
+            };
+            let owner = match () {
+                () if live_bytes > 0 => MapOwner { kind: kinds.blocks, name: area_name, stack },
+                () if is_older => MapOwner { kind: kinds.older, name: area_name, stack: 0 },
+                () if !is_between => MapOwner { kind: kinds.free, name: area_name, stack },
+                () => match caller {
+                    Some(stack) => MapOwner { stack, ..kinds.mapped },
+                    None => kinds.otherwise,
+                },
+            };
+            found.map.add(&Pages { live_bytes, born: range.oldest(address), ..Pages::one(address) }, owner);
         }
     };
     if mapping.rss_bytes == mapping.size() {

@@ -596,6 +596,7 @@ fn owned(block: Block) -> Option<Owned> {
         | Block::Index(_)
         | Block::OtherDomain(_)
         | Block::MapCalls(_)
+        | Block::MemoryMap(_)
         | Block::MemoryParts(_) => {
             return None;
         }

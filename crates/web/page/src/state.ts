@@ -92,6 +92,10 @@ export type State = {
   /** The order of the parts of the memory: largest first, names from A. `reversed`: the other way round. */
   order: "rss_bytes" | "pss_bytes" | "kind" | "name";
   reversed: boolean;
+  /** What decides the colours of the map of the address space, and the addresses that it is zoomed to. */
+  paint: "owner" | "fill" | "age";
+  mapFrom?: number | undefined;
+  mapTo?: number | undefined;
   /** Zoom of the timeline without a filter. */
   zoomFrom?: number | undefined;
   zoomTo?: number | undefined;
@@ -133,6 +137,7 @@ export const INITIAL: State = {
   group: "process",
   order: "rss_bytes",
   reversed: false,
+  paint: "owner",
   bands: 10,
   legend: true,
   total: true,
@@ -143,11 +148,11 @@ export const INITIAL: State = {
 };
 
 type Key = keyof State;
-const NUMBERS: Key[] = ["file", "at", "from", "to", "threshold", "zoomFrom", "zoomTo", "bands", "line"];
+const NUMBERS: Key[] = ["file", "at", "from", "to", "threshold", "zoomFrom", "zoomTo", "mapFrom", "mapTo", "bands", "line"];
 const SWITCHES: Key[] = ["recursion", "suppressions", "ascending", "reversed", "up", "icicle", "full", "legend", "total", "detail", "log", "cumulative"];
 const LISTS: Key[] = ["include", "exclude", "thread", "process", "allocator", "wrapper", "not-wrapper", "runs"];
 const NUMBER_LISTS: Key[] = ["thread", "runs"];
-const TEXTS: Key[] = ["size", "lifetime", "domain", "levels", "merge", "compare", "normalise", "cost", "sort", "fn", "src", "search", "zoom", "chart", "group", "order", "measure"];
+const TEXTS: Key[] = ["size", "lifetime", "domain", "levels", "merge", "compare", "normalise", "cost", "sort", "fn", "src", "search", "zoom", "chart", "group", "order", "paint", "measure"];
 
 export const parse = (hash: string): State => {
   const state: Record<string, unknown> = { ...INITIAL, include: [], exclude: [], thread: [], process: [], allocator: [], wrapper: [], "not-wrapper": [], runs: [] };

@@ -56,7 +56,7 @@ pub(super) fn caller(stack: u32, definitions: &Definitions) -> Caller<'_> {
     Caller { function, module }
 }
 
-fn caller_name(stack: u32, definitions: &Definitions) -> String {
+pub fn caller_name(stack: u32, definitions: &Definitions) -> String {
     match caller(stack, definitions) {
         Caller { function: Some(function), module: Some(module) } => format!("{function} in {module}"),
         Caller { function: Some(name), module: None } | Caller { function: None, module: Some(name) } => {

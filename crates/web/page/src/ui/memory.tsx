@@ -10,6 +10,8 @@ import { bytes, full, percent, several, time } from "../units";
 import { type Drawing, BOTTOM, TOP, draw, indexAt, timeOf, xOf } from "./area";
 import { usePage } from "./context";
 import { type Column, ListGrid } from "./grid";
+import { AddressSpace } from "./map";
+import { kindOf } from "./memory_kinds";
 import { Label, Num } from "./number";
 import { Empty, NotCompared, Problem, SaveButtons, download, ink, useSize } from "./parts";
 import { CanvasPen, SvgPen, sharpen } from "./pen";
@@ -32,7 +34,10 @@ type Instant = {
   requested_bytes: number;
   usable_bytes: number;
   parts: Part[];
+  fragmentation: Fragmentation;
 };
+type Site = { function: string | null; short: string | null; module: string | null; blocks: number; bytes: number; pinned_bytes: number; gives_back_bytes: number; together_gives_back_bytes: number };
+type Fragmentation = { trim_bytes: number; purge_bytes: number; sparse_bytes: number; sparse_live_bytes: number; sites: Site[]; sizes: { up_to_bytes: number; resident_bytes: number; live_bytes: number }[] };
 type Hint = { kind: string; text: string; gain: string; gain_bytes: number };
 type Memory = {
   range: { from_ns: number; to_ns: number };
@@ -45,24 +50,6 @@ type Memory = {
   hints: Hint[];
   hints_time_ns: number | null;
 };
-
-/** Name, colour and meaning of each kind. The colours have a contrast of at least 3:1 to the paper of both themes. */
-const KINDS: Record<string, [string, string, string]> = {
-  blocks: ["live blocks", "#d95f1e", "Resident bytes of live blocks, as many as the program requested"],
-  overhead: ["added by the allocator", "#a87a00", "Headers and rounding of live blocks"],
-  free: ["free in the allocator", "#7d8a12", "Resident memory of the allocator that no live block covers"],
-  older: ["older than the attach", "#8a6f52", "Memory that the allocator had at the attach and that no block allocated since then covers"],
-  mapped: ["mapped by the program", "#2f6fe4", "Private mappings of no file that the program made itself, by their callers: heaps of V8 and Java, Python's pools"],
-  anonymous: ["other anonymous mappings", "#5a7a9e", "Private mappings of no file that are not the allocator's, and that no recorded call explains"],
-  stack: ["stacks", "#8e6fd8", "Stacks of threads"],
-  file: ["files", "#1b8f6b", "Mapped files: code, data, and files that the program maps itself"],
-  shared: ["shared memory", "#1487a8", "Memory files, /dev/shm, System V, shared anonymous mappings"],
-  kernel: ["kernel", "#6b7689", "Pages that the kernel maps into every process"],
-  recorder: ["heaptrack's own", "#b8356f", "Memory that exists only because of the recording"],
-  unattributed: ["unattributed", "#c9372c", "Memory that changed while it was measured, or pages that could not be read"],
-};
-/** A newer version may record kinds that this one does not know. */
-const kindOf = (kind: string): [string, string, string] => KINDS[kind] ?? [kind, "#6b7689", kind];
 
 const HEIGHT = innerHeight > 1150 ? 320 : innerHeight > 800 ? 250 : 200;
 
@@ -87,11 +74,11 @@ const useInstants = (isWanted: boolean): { value: Memory | undefined; error: str
 /** As a click in the timeline. A comparison of two moments ends when another moment is selected. */
 const select = (instant: Instant, { compare }: State): void => change({ at: instant.time_ns, from: undefined, to: undefined, compare: compare?.startsWith("@") ? undefined : compare });
 
-/** Opens the tree of the blocks that were live at an instant. Of several processes, the parts are those of the first one, so are the blocks. A report cannot select a process. */
-const useTree = (): ((instant: Instant) => void) => {
+/** Opens the tree of the blocks that were live at an instant, or of the mappings that existed then. Of several processes, the parts are those of the first one, so are the blocks. A report cannot select a process. */
+const useTree = (): ((instant: Instant, domain?: State["domain"]) => void) => {
   const { trace, status } = usePage();
   const process = (trace.session?.processes ?? 0) > 0 && !status.report ? { process: ["#0"] } : {};
-  return (instant) => change({ view: "bottom-up", domain: "malloc", at: instant.time_ns, from: undefined, to: undefined, compare: undefined, ...process });
+  return (instant, domain = "malloc") => change({ view: "bottom-up", domain, at: instant.time_ns, from: undefined, to: undefined, compare: undefined, ...process });
 };
 
 export const MemoryView = (): JSX.Element => {
@@ -118,6 +105,7 @@ export const MemoryView = (): JSX.Element => {
           )}
           <Areas all={all} index={index} />
           {instant ? <Parts wanted={instant.time_ns} /> : <Empty>The parts of the memory were not measured {state.at === undefined ? "in this range. Choose a longer one" : `before ${time(all.instants[0]?.time_ns ?? 0)}. Choose a later moment`}, or click in the chart.</Empty>}
+          <AddressSpace />
         </>
       )}
     </section>
@@ -297,7 +285,7 @@ const sorted = (parts: Part[], order: Order, isReversed: boolean): Part[] => {
 
 /** The parts of the instant at this time. While they are requested, those of the earlier one stay, under its own time. */
 const Parts = ({ wanted }: { wanted: number }): JSX.Element => {
-  const { state } = usePage();
+  const { state, trace } = usePage();
   const openTree = useTree();
   const answer = useRaw("memory", `at=${wanted}`);
   const memory = answer.value as unknown as Memory | undefined;
@@ -305,6 +293,8 @@ const Parts = ({ wanted }: { wanted: number }): JSX.Element => {
   if (answer.error) return <Problem text={answer.error} />;
   if (!instant) return <div class="parts" />;
   const list = sorted(instant.parts, state.order, state.reversed);
+  /** The domain that has the callers of a part. A report does not have the mappings. */
+  const domainOf = (part: Part): State["domain"] | undefined => (part.kind === "blocks" ? "malloc" : part.kind === "mapped" && trace.mapped ? "mapped" : undefined);
   const number = (id: "rss_bytes" | "pss_bytes", title: string, help: string): Column<Part> => ({
     id,
     title,
@@ -325,8 +315,8 @@ const Parts = ({ wanted }: { wanted: number }): JSX.Element => {
         <span title={kindOf(part.kind)[2]}>
           <i class="swatch" style={{ background: kindOf(part.kind)[1] }} />
           {kindOf(part.kind)[0]}
-          {part.kind === "blocks" && (
-            <button type="button" class="link callers" tabIndex={-1} title="Show the callers of the blocks that were live at this instant" onClick={() => openTree(instant)}>
+          {domainOf(part) && (
+            <button type="button" class="link callers" tabIndex={-1} title={part.kind === "blocks" ? "Show the callers of the blocks that were live at this instant" : "Show the callers of the mappings that existed at this instant"} onClick={() => openTree(instant, domainOf(part))}>
               callers
             </button>
           )}
@@ -362,14 +352,63 @@ const Parts = ({ wanted }: { wanted: number }): JSX.Element => {
           list={list}
           version={`${instant.time_ns} ${state.order} ${state.reversed}`}
           idOf={(part) => `${part.kind} ${part.name}`}
-          onOpen={(part) => part.kind === "blocks" && openTree(instant)}
+          onOpen={(part) => domainOf(part) && openTree(instant, domainOf(part))}
           sort={{ id: state.order, ascending: isText(state.order) !== state.reversed }}
           onSort={(id) => change(id === state.order ? { reversed: !state.reversed } : { order: id as Order, reversed: false })}
         />
       </div>
       <Sums instant={instant} />
       {memory.hints_time_ns === instant.time_ns && <Hints hints={memory.hints} />}
+      <Fragments instant={instant} />
     </div>
+  );
+};
+
+/** Less memory in mostly free pages is not mentioned: so many bytes, and this part of RSS. */
+const NOTABLE_BYTES = 1 << 20;
+const NOTABLE_PART = 20;
+
+/** Which pages are mostly free, which blocks keep them resident, and how full pages are by the size of blocks. */
+const Fragments = ({ instant: { fragmentation, rss_bytes } }: { instant: Instant }): JSX.Element | null => {
+  const { trim_bytes, purge_bytes, sparse_bytes, sparse_live_bytes, sites, sizes } = fragmentation;
+  const notable = Math.max(NOTABLE_BYTES, rss_bytes / NOTABLE_PART);
+  if (sparse_bytes + trim_bytes + purge_bytes < notable) return null;
+  const returning = purge_bytes > trim_bytes ? "a purge" : "malloc_trim(0)";
+  const pinning = sites.filter(({ pinned_bytes }) => pinned_bytes >= notable / 4);
+  const last = sites.at(-1);
+  return (
+    <details class="card fragments" open>
+      <summary>
+        <Label>
+          {bytes(sparse_bytes)} are in mostly free pages, which hold {bytes(sparse_live_bytes)} of live blocks; pages without a block that {returning} would return: {bytes(trim_bytes + purge_bytes)}
+        </Label>
+      </summary>
+      <ul>
+        {pinning.map((site, index) => (
+          <li key={index} data-site={index}>
+            <Label>
+              {several(site.blocks, "block")} ({bytes(site.bytes)}) of <b>{site.short ?? site.function ?? site.module ?? "an unknown function"}</b> alone keep {bytes(site.pinned_bytes)} resident. Freeing them and {returning} would return {bytes(site.gives_back_bytes)}
+            </Label>
+          </li>
+        ))}
+        {last && sites.length > 1 && (
+          <li>
+            <Label>
+              Freeing the blocks of all {sites.length} listed places and {returning} would return {bytes(last.together_gives_back_bytes)}
+            </Label>
+          </li>
+        )}
+        <li>
+          <Label>
+            Live share of the pages by size of the largest block:{" "}
+            {sizes
+              .filter(({ resident_bytes }) => resident_bytes >= notable / 20)
+              .map((size) => `up to ${bytes(size.up_to_bytes)}: ${percent(size.live_bytes / size.resident_bytes)} of ${bytes(size.resident_bytes)}`)
+              .join(" · ")}
+          </Label>
+        </li>
+      </ul>
+    </details>
   );
 };
 
@@ -386,7 +425,7 @@ const Hints = ({ hints }: { hints: Hint[] }): JSX.Element => (
 
 /** The sums of the parts, the process's own numbers, and what is not a part. */
 const Sums = ({ instant }: { instant: Instant }): JSX.Element => {
-  const one = (name: keyof Omit<Instant, "parts">, format: (amount: number) => string = bytes): JSX.Element => (
+  const one = (name: keyof Omit<Instant, "parts" | "fragmentation">, format: (amount: number) => string = bytes): JSX.Element => (
     <Num of={`memory ${name}`} value={instant[name] ?? 0}>
       {format(instant[name] ?? 0)}
     </Num>
