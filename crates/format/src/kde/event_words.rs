@@ -9,6 +9,7 @@
 //! ```
 use super::line::{ONES, short_number};
 use std::ops::Range;
+use std::sync::LazyLock;
 
 /// Lines that are decoded together; at most ten bytes each.
 const BATCH: usize = 32;
@@ -58,8 +59,8 @@ pub(super) struct Part {
 
 impl Part {
     /// If the first line of `text` is not an event, notes it and removes it.
-    fn skip_other(&mut self, text: &mut &[u8]) {
-        if text.is_empty() || event(text).is_some() {
+    fn skip_other(&mut self, text: &mut &[u8], pairs: &Pairs) {
+        if text.is_empty() || event(text, pairs).is_some() {
             return;
         }
         self.others.push(OtherLine { events: self.events.len(), start: self.end - text.len() });
@@ -87,14 +88,15 @@ impl EventWords {
             part.end = start;
         }
         let mut texts = self.parts.each_ref().map(|part| text.get(part.start..part.end).unwrap_or_default());
+        let pairs = &**PAIRS;
         // All parts together, as long as each of them has a line.
         while texts.iter().all(|text| !text.is_empty()) {
-            decode(&mut texts, &mut self.parts);
+            decode(&mut texts, &mut self.parts, pairs);
         }
         for (part, text) in self.parts.iter_mut().zip(texts) {
             let mut text = [text];
             while !text[0].is_empty() {
-                decode(&mut text, std::array::from_mut(part));
+                decode(&mut text, std::array::from_mut(part), pairs);
             }
         }
     }
@@ -110,27 +112,27 @@ fn line_start(text: &[u8], at: usize) -> usize {
 /// Decodes at most a batch of events of each part, up to the first line that is not an event, and that line. Removes the
 /// lines from the front of `texts`.
 #[inline(always)]
-fn decode<const N: usize>(texts: &mut [&[u8]; N], parts: &mut [Part; N]) {
+fn decode<const N: usize>(texts: &mut [&[u8]; N], parts: &mut [Part; N], pairs: &Pairs) {
     let mut events = [[EventWord::default(); BATCH]; N];
-    let rounds = decode_events(texts, &mut events);
+    let rounds = decode_events(texts, &mut events, pairs);
     for (part, events) in parts.iter_mut().zip(&events) {
         part.events.extend_from_slice(events.get(..rounds).unwrap_or_default());
     }
     if rounds < BATCH {
         for (part, text) in parts.iter_mut().zip(texts) {
-            part.skip_other(text);
+            part.skip_other(text, pairs);
         }
     }
 }
 
 /// Decodes events, one of each part in a round, until a part has none. Returns the number of rounds.
 #[inline(always)]
-fn decode_events<const N: usize>(texts: &mut [&[u8]; N], events: &mut [[EventWord; BATCH]; N]) -> usize {
+fn decode_events<const N: usize>(texts: &mut [&[u8]; N], events: &mut [[EventWord; BATCH]; N], pairs: &Pairs) -> usize {
     let mut round = 0;
     while round < BATCH {
         let mut rest = *texts;
         for (events, text) in events.iter_mut().zip(&mut rest) {
-            let Some((event, after)) = event(text) else { return round };
+            let Some((event, after)) = event(text, pairs) else { return round };
             (events[round], *text) = (event, after);
         }
         *texts = rest;
@@ -142,7 +144,7 @@ fn decode_events<const N: usize>(texts: &mut [&[u8]; N], events: &mut [[EventWor
 /// Decodes the event at the front of `text`, and returns it with the text after it. Returns `None` if it is another line,
 /// or has another form.
 #[inline(always)]
-fn event(text: &[u8]) -> Option<(EventWord, &[u8])> {
+fn event<'a>(text: &'a [u8], pairs: &Pairs) -> Option<(EventWord, &'a [u8])> {
     let word = u64::from_le_bytes(*text.first_chunk()?);
     // Bit 2 of the letter tells `-` from `+`. A branch that depends on it could not be predicted.
     let is_free = word as u32 >> 2 & 1;
@@ -158,7 +160,7 @@ fn event(text: &[u8]) -> Option<(EventWord, &[u8])> {
     }
     // The last four digits, with zeros before them.
     let digits = ((word >> 16 << 32 | (ONES * b'0' as u64) >> 32) >> ((feed & !7) - 16)) as u32;
-    let (high, low) = (PAIRS[(digits & 0xffff) as usize] as u32, PAIRS[(digits >> 16) as usize] as u32);
+    let (high, low) = (pairs[(digits & 0xffff) as usize] as u32, pairs[(digits >> 16) as usize] as u32);
     if (high | low) >= NO_PAIR as u32 {
         return None;
     }
@@ -176,20 +178,19 @@ fn long_event(text: &[u8], is_free: u32) -> Option<(EventWord, &[u8])> {
 
 /// Two hexadecimal digits -> their value, by the two bytes as a little-endian number. Two look-ups take half as long as
 /// the arithmetic of `short_number`.
-static PAIRS: [u16; 1 << 16] = pairs();
+type Pairs = [u16; 1 << 16];
 const NO_PAIR: u16 = 1 << 8;
 
-const fn pairs() -> [u16; 1 << 16] {
+/// Computed when KDE's first file is opened, because the binary would be 128 KB larger with it.
+static PAIRS: LazyLock<Box<Pairs>> = LazyLock::new(|| {
     let digits = b"0123456789abcdef";
-    let mut pairs = [NO_PAIR; 1 << 16];
-    let mut value = 0;
-    while value < NO_PAIR {
+    let mut pairs = Box::new([NO_PAIR; 1 << 16]);
+    for value in 0..NO_PAIR {
         let bytes = [digits[value as usize / 16], digits[value as usize % 16]];
         pairs[u16::from_le_bytes(bytes) as usize] = value;
-        value += 1;
     }
     pairs
-}
+});
 
 #[cfg(test)]
 mod tests {
