@@ -11,6 +11,7 @@ use super::owner_sets::PageOwner;
 use super::resident_pages::{PageMap, Residence};
 use super::smaps::MappedRange;
 use format::{MemoryFacts, MemoryPart, part_kind};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -130,13 +131,15 @@ pub fn divide(
         let is_ours = known.own_ranges.iter().any(|own| own.contains(&mapping.start)) || is_ours(&mapping.name);
         let with_blocks = covered.next_if(|range| range.start == mapping.start);
         let with_blocks = with_blocks.filter(|range| range.has_blocks() || range.areas.iter().any(is_allocators));
+        let (kind, name) = whole(mapping, module, known);
+        let what = (kind, name.as_ref());
         match with_blocks {
-            Some(range) if !is_ours => divide_pages(mapping, range, pages, known, &mut sums, found),
+            Some(range) if !is_ours => divide_pages((mapping, what), range, pages, known, &mut sums, found),
             _ if is_ours => {
                 sums.add(part_kind::RECORDER, "heaptrack", mapping.rss_bytes, mapping.pss_bytes);
                 map_whole(mapping, (part_kind::RECORDER, "heaptrack"), None, known, &mut found.map);
             }
-            _ => add_whole((mapping, module), pages, known, &mut sums, &mut found.map),
+            _ => add_whole((mapping, what), pages, known, &mut sums, &mut found.map),
         }
     }
     found.pinned.add_facts(&mut sums.facts);
@@ -177,19 +180,14 @@ fn is_zeroed_data(before: &MappedRange, mapping: &MappedRange, modules: &HashSet
         && modules.contains(before.name.as_str())
 }
 
-/// Adds a mapping in which no block lies. `module`: the module whose zeroed data it is. If it is anonymous, it is divided by the calls that made it.
+/// Adds a mapping in which no block lies. If it is anonymous, it is divided by the calls that made it.
 fn add_whole(
-    (mapping, module): (&MappedRange, Option<&MappedRange>),
+    (mapping, (kind, name)): (&MappedRange, (&'static str, &str)),
     pages: Option<&PageMap>,
     known: &Known,
     sums: &mut Sums,
     map: &mut AddressMap,
 ) {
-    let (kind, name) = whole(mapping, known);
-    let name = match module {
-        Some(module) if kind == part_kind::ANONYMOUS => &format!(".bss of {}", module.name),
-        _ => name,
-    };
     map_whole(mapping, (kind, name), pages, known, map);
     if kind == part_kind::STACK {
         add_depth(mapping, pages, known, &mut sums.facts);
@@ -240,8 +238,16 @@ fn is_ours(name: &str) -> bool {
     name.starts_with("/memfd:heaptrack") || is_library()
 }
 
-/// Returns the kind and the name of a mapping in which no block lies.
-fn whole<'a>(mapping: &'a MappedRange, known: &Known) -> (&'static str, &'a str) {
+/// Returns the kind and the name of what no block and no allocator has in a mapping. `module`: the module whose zeroed data the mapping is.
+fn whole<'a>(mapping: &'a MappedRange, module: Option<&MappedRange>, known: &Known) -> (&'static str, Cow<'a, str>) {
+    let (kind, name) = by_name(mapping, known);
+    match module {
+        Some(module) if kind == part_kind::ANONYMOUS => (kind, Cow::Owned(format!(".bss of {}", module.name))),
+        _ => (kind, Cow::Borrowed(name)),
+    }
+}
+
+fn by_name<'a>(mapping: &'a MappedRange, known: &Known) -> (&'static str, &'a str) {
     const IN_MEMORY: [&str; 4] = ["/memfd:", "/dev/shm/", "/SYSV", "/dev/zero"];
     const OF_KERNEL: [&str; 4] = ["[vdso]", "[vvar", "[vsyscall]", "[uprobes]"];
     let name = mapping.name.as_str();
@@ -315,8 +321,9 @@ impl Ratio {
     }
 }
 
+/// `otherwise`: the kind and the name of what is not the allocator's and what no call made.
 fn divide_pages(
-    mapping: &MappedRange,
+    (mapping, otherwise): (&MappedRange, (&'static str, &str)),
     range: &CoveredRange,
     pages: Option<&PageMap>,
     known: &Known,
@@ -324,7 +331,7 @@ fn divide_pages(
     found: &mut Found,
 ) {
     let mut called = ByCaller::default();
-    let Some(fills) = fills(mapping, range, pages, known, found, &mut called) else {
+    let Some(fills) = fills((mapping, otherwise), range, pages, known, found, &mut called) else {
         sums.add(part_kind::UNATTRIBUTED, "pages that cannot be read", mapping.rss_bytes, mapping.pss_bytes);
         return;
     };
@@ -351,7 +358,6 @@ fn divide_pages(
             left = sums.add_called(None, (kind, name), bytes, share, left);
         }
     }
-    let otherwise = whole(mapping, known);
     for (caller, bytes) in called.scaled(of_sure, of_unsure) {
         left = sums.add_called(caller, otherwise, bytes, share, left);
     }
@@ -413,14 +419,14 @@ impl MapKinds {
 /// Returns for each area what its resident pages hold, and what pages hold of which it is not sure that they count as resident. `called` gets
 /// what lies between blocks that are mappings of their own.
 fn fills(
-    mapping: &MappedRange,
+    (mapping, otherwise): (&MappedRange, (&str, &str)),
     range: &CoveredRange,
     pages: Option<&PageMap>,
     known: &Known,
     found: &mut Found,
     called: &mut ByCaller,
 ) -> Option<Vec<(Fill, Fill)>> {
-    let kinds = MapKinds::of(whole(mapping, known), &mut found.map);
+    let kinds = MapKinds::of(otherwise, &mut found.map);
     let (mut named_area, mut area_name) = (None, 0);
     let mut callers = Callers::from(&known.mapped, mapping.start);
     let mut fills = vec![(Fill::default(), Fill::default()); range.areas.len()];
