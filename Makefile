@@ -137,34 +137,35 @@ soak: setup-soak static
 soak-unit:
 	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory unit FUZZ_SECONDS=60
 
-soak-alone soak-short soak-long: soak-%:
+soak-alone soak-short soak-long: soak-%: static
 	HEAPTRACK_SOAK=1 $(MAKE) --no-print-directory end-to-end-$*
 
 # One Rust program with five allocators, and real programs with allocators of their own, whose blocks are counted independently: busybox, Go, a node addon, redis, polars,
 # pyarrow, duckdb, Chromium, rustc and cargo (tests/allocators/run.py). Needs a network.
-soak-allocators:
+soak-allocators: static
 	tests/allocators/run.py target/release/heaptrack target/allocators
 
 # Six real programs with a leak and a churn patched into them (tests/mcp), found by a script that asks `heaptrack mcp`.
-soak-mcp:
+soak-mcp: static
 	HEAPTRACK_SOAK=1 HEAPTRACK_BIN=$(CURDIR)/$(BINARY) $(CARGO) test -p heaptrack-tests --test mcp -- --test-threads=2
 
 # Ten minutes as in production (tests/push/soak.py), OOM kills in a cgroup of version 2 (a small machine in qemu), and the manifests against the schemas
 # of Kubernetes. OOM kills in a cgroup of this machine are in tests/tests/oom.rs. Needs a network.
-soak-production:
+soak-production: static
 	tests/cgroup2/run.sh $(BINARY) target/cgroup2
 	tests/push/soak.py $(BINARY) target/soak-production
 	tests/push/manifests.sh target/kubernetes-validate
 
 # The parts of the resident memory of nine real programs, launched and attached, at 20 instants each, the looks at a process with 20,000
 # mappings, and redis, which gives back what was predicted. The Rust server needs a network when it is built for the first time.
-soak-memory:
+soak-memory: static
 	HEAPTRACK_SOAK=1 $(END_TO_END) $(call suites,memory_programs)
 
 # The engine in WebAssembly: a thousand answers in node, and the viewer and reports in Chromium and Firefox, also in a system with nothing else. Building it takes 90 s of one core, so `make test` tests the same
 # code natively (tests/tests/viewer.rs).
-soak-viewer: viewer
-	$(END_TO_END) $(call suites,viewer_wasm)
+soak-viewer: static viewer
+	CRAWL_STATES=2000 $(END_TO_END) $(call suites,viewer_wasm)
+	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) tests/viewer/bench.sh
 
 # 2,000 traces of 22 programs, PySpark with two workers, chDB and DuckDB; ten million rows; how often `dataset diff` is wrong; killed
 # writers. Needs a network and Java; tests/fleet/soak.sh says what it does.

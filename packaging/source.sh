@@ -1,6 +1,7 @@
 #!/bin/sh
-# source.sh WORK DIST: makes DIST/heaptrack-VERSION-src.tar.gz: the last commit, and the built page in crates/web/page/dist,
-# so that a build from it needs no npm (crates/web/build.rs).
+# source.sh WORK DIST: makes DIST/heaptrack-VERSION-src.tar.gz: the last commit, the built page in crates/web/page/dist and
+# the viewer in crates/viewer/dist, so that a build from it needs neither npm nor clang (crates/web/build.rs,
+# crates/viewer/build.sh).
 set -eu
 : "${VERSION:?}" "${SOURCE_DATE_EPOCH:?}"
 [ -z "$(git status --porcelain --untracked-files=no)" ] ||
@@ -13,4 +14,6 @@ out=$(packaging/build.sh --quiet --message-format=json |
     sed -n 's|.*"reason":"build-script-executed".*/crates/web#.*"out_dir":"\([^"]*\)".*|\1|p')
 mkdir -p "$folder/crates/web/page/dist"
 cp "$out"/page/* "$folder/crates/web/page/dist"
+mkdir -p "$folder/crates/viewer/dist"
+cp target/viewer/heaptrack-viewer.html "$folder/crates/viewer/dist"
 packaging/pack.sh "$folder" "$2/heaptrack-$VERSION-src.tar.gz"

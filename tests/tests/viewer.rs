@@ -4,6 +4,7 @@ use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::workspace;
 use heaptrack_tests::viewer::{Asked, traces};
 use heaptrack_tests::{Chance, Folder, process, scale};
+use serde_json::Value;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
@@ -134,4 +135,12 @@ fn a_report_has_the_trace_if_the_viewer_of_this_version_is_installed() {
         is_summary(&html) && said.starts_with(because) && said.contains("more than 0.001 MB (--max-size)"),
         "{said}"
     );
+}
+
+/// The module for node and browsers is released with the crate.
+#[test]
+fn the_module_has_the_version_of_the_crate() {
+    let text = std::fs::read_to_string(workspace().join("js/package.json")).expect("a file");
+    let package: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(package["version"], env!("CARGO_PKG_VERSION"));
 }

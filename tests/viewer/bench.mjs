@@ -2,6 +2,9 @@
 //
 //   node bench.mjs TRACE     environment: HEAPTRACK_BIN; REPORT (optional), a report of the trace that is measured instead of a new one; BROWSER
 //
+// With BOUNDS=1 it fails if the viewer takes more than three times as long as the native page to open the trace, a range takes more than 300 ms (the median), or its
+// processes have more than 600 MB. The same holds for a report.
+//
 // The browser is already running and has shown the page once. `opened` is the time from the command, the choice of the file or the address to the first numbers on
 // the screen, and `memory` is the proportional set size of the browser's processes that run pages, for one page.
 import { execFileSync } from "node:child_process";
@@ -57,6 +60,7 @@ const ways = {
   },
 };
 const rows = [];
+const measured = {};
 const show = async (open) => {
   const page = await (await browser()).newPage();
   page.setDefaultTimeout(120_000);
@@ -96,8 +100,18 @@ for (const [name, open] of Object.entries(ways)) {
     await page.close();
     close();
   }
+  measured[name] = { opened: best(opened), range: Math.round(ranges.toSorted((a, b) => a - b)[ranges.length >> 1]), memory: most };
   rows.push(`| ${name} | ${best(opened)} ms | ${best(ranges)} ms, median ${Math.round(ranges.toSorted((a, b) => a - b)[ranges.length >> 1])} ms, worst ${Math.round(Math.max(...ranges))} ms | ${most} MB |`);
 }
 console.log(`| ${(await browser()).browser()?.version() ?? ""} | opened | a range | memory |\n|---|---|---|---|\n${rows.join("\n")}`);
 rmSync(made, { force: true });
+if (process.env.BOUNDS) {
+  const { native, ...others } = measured;
+  for (const [name, { opened, range, memory }] of Object.entries(others)) {
+    if (opened > native.opened * 3 || range > 300 || memory > 600) {
+      console.error(`${name} is beyond its bounds`);
+      process.exitCode = 1;
+    }
+  }
+}
 await end();

@@ -72,6 +72,24 @@ for (const [how, address] of [["from disk", pathToFileURL(viewer).href], ["from 
     equal(after, wanted("orders", columns, "--suppressions", known), "without the known leaks");
     holds(before.join("\n") !== after.join("\n"), "the suppression matches something");
   });
+  await check(`${how}: a file of rules says what the user's own code is, and a wrong one changes nothing`, async () => {
+    const [known, rules, wrong] = ["known.supp", "own.rules", "wrong.rules"].map((name) => join(process.env.TRACES, name));
+    writeFileSync(rules, "dependency name report::*\n");
+    writeFileSync(wrong, "no rule\n");
+    const columns = ["leaked_bytes", "allocations"];
+    const choose = async (path, sentence) => {
+      await page.getByRole("button", { name: "Open…" }).click();
+      await page.locator('input[accept*=".rules"]').setInputFiles(path);
+      await page.getByText(sentence).waitFor();
+      await settled(page);
+      return await shown(page, columns);
+    };
+    const before = await shown(page, columns);
+    const after = await choose(rules, "Your own code is now what own.rules says.");
+    equal(after, wanted("orders", columns, "--suppressions", known, "--rules", rules), "with rules, and still with the suppressions");
+    holds(before.join("\n") !== after.join("\n"), "the rule matches something");
+    equal(await choose(wrong, "wrong.rules: "), after, "after a wrong file");
+  });
   await check(`${how}: no other script can run`, () => tryScripts(page));
   await check(`${how}: a request to anywhere is impossible`, async () => {
     await tryRequests(page, away);

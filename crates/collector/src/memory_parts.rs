@@ -182,6 +182,8 @@ struct Visit {
     pid: u32,
     /// `Recorder::program_of`
     program: Option<u32>,
+    /// A merge began after the mappings were read, so the recorder knows every call that made one of them.
+    is_merged: bool,
     from: u64,
     /// How long the collecting thread has taken.
     took: Duration,
@@ -202,9 +204,11 @@ impl MemoryLooks {
     /// To be called in every round of the collecting thread, after a merge. `rss_bytes` reads those of the target.
     pub fn go_on(&mut self, recorder: &Recorder, pid: u32, time_ns: u64, rss_bytes: impl FnOnce() -> u64) {
         self.times.add(recorder.next_sequence(), time_ns);
-        if self.visit.is_some() {
+        if let Some(visit) = &mut self.visit {
             if self.shared.is_at(Step::Blocks) {
-                self.send_blocks(recorder);
+                if std::mem::replace(&mut visit.is_merged, true) {
+                    self.send_blocks(recorder);
+                }
             } else if self.shared.is_at(Step::Order) {
                 // Nothing could be read.
                 self.end_look(time_ns);
@@ -216,6 +220,11 @@ impl MemoryLooks {
         } else if self.schedule.begin_if_due(time_ns, rss_bytes) {
             self.look(recorder, pid, time_ns);
         }
+    }
+
+    /// Returns true if the mappings were read, and the blocks are visited after the next merge. The program changes meanwhile, so it should be soon.
+    pub fn waits_for_merge(&self) -> bool {
+        self.visit.is_some() && self.shared.is_at(Step::Blocks)
     }
 
     fn end_look(&mut self, time_ns: u64) {
@@ -230,7 +239,8 @@ impl MemoryLooks {
         // If no thread can be started (no memory, too many processes), there are no looks.
         let Some((orders, _)) = &self.thread else { return self.schedule.stop() };
         self.shared.set(Step::Mappings);
-        self.visit = Some(Visit { pid, program: recorder.program_of(pid), from: 0, took: Duration::ZERO });
+        self.visit =
+            Some(Visit { pid, program: recorder.program_of(pid), is_merged: false, from: 0, took: Duration::ZERO });
         let _ = orders.send(Order::Look { pid, time_ns, is_jemalloc: recorder.is_jemalloc() });
     }
 

@@ -164,7 +164,8 @@ impl Collector {
             let is_starting = !self.is_recording() && self.recorder.timeline.now_ns() < STARTING_NS;
             let is_spare = self.is_live && self.header.target_pid.load(Ordering::Acquire) == 0;
             let may_ring = self.header.no_syscalls.load(Ordering::Acquire) == 0;
-            let time = match (is_spare, is_starting, may_ring) {
+            let is_soon = is_starting || self.memory_looks.waits_for_merge();
+            let time = match (is_spare, is_soon, may_ring) {
                 (true, ..) => SPARE_SLEEP,
                 (_, true, _) => START_SLEEP,
                 (.., true) => SLEEP,
@@ -227,8 +228,12 @@ impl Collector {
         self.last_round = now;
         // The blocks of a process that has ended count as live until the merge that ends it.
         let has_news = self.members.as_ref().is_some_and(Members::take_news);
-        let is_due =
-            is_busy || has_news || self.is_live || !self.is_recording() || now - self.last_merge >= MERGE_EVERY;
+        let is_due = is_busy
+            || has_news
+            || self.memory_looks.waits_for_merge()
+            || self.is_live
+            || !self.is_recording()
+            || now - self.last_merge >= MERGE_EVERY;
         if is_due {
             (self.last_merge, self.unmerged) = (now, 0);
         }

@@ -144,3 +144,51 @@ impl Viewer {
 fn missing(number: usize) -> Refusal {
     Refusal::new(404, format!("There is no trace number {}.", number.saturating_add(1)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use format::{Checkpoint, FileWriter, Summary, Totals};
+    use serde_json::Value;
+
+    /// The bytes of a trace whose numbers say that this many blocks were live.
+    fn trace(live: u64) -> Vec<u8> {
+        let totals =
+            Totals { allocations: live, leaked_allocations: live, peak_allocations: live, ..Totals::default() };
+        let mut out = FileWriter::new(std::io::Cursor::new(Vec::new()), 1).unwrap();
+        out.write(&Checkpoint { totals, ..Checkpoint::default() }.to_block()).unwrap();
+        out.write(&Summary { totals, ..Summary::default() }.to_block()).unwrap();
+        out.finish().unwrap().into_inner()
+    }
+
+    fn status(viewer: &mut Viewer) -> Value {
+        let text = viewer.answer("status", "trace=0").unwrap_or_else(|refusal| panic!("{}", refusal.sentence));
+        serde_json::from_slice::<Value>(&text).unwrap()["traces"][0].clone()
+    }
+
+    #[test]
+    fn a_trace_that_does_not_fit_into_a_browser_is_refused_before_it_is_read() {
+        for (live, state) in [(1_000, "loading"), (200_000_000, "failed")] {
+            let mut viewer = Viewer::new();
+            viewer.open("big.htz", Arc::new(trace(live)));
+            let status = status(&mut viewer);
+            assert_eq!(status["state"], state, "{status}");
+            let sentence = "big.htz is too large for a browser: it needs up to 5.3 GB of memory. On Linux: heaptrack analyze big.htz";
+            assert_eq!(status["error"].as_str(), (state == "failed").then_some(sentence));
+            assert_eq!(viewer.work(1), state == "loading");
+        }
+    }
+
+    /// The page shows how much of a file was read.
+    #[test]
+    fn progress_grows_until_a_file_is_open() {
+        let mut viewer = Viewer::new();
+        viewer.open("small.htz", Arc::new(trace(10)));
+        let mut shares = vec![status(&mut viewer)["progress"].as_f64().unwrap()];
+        while viewer.work(1) {
+            shares.extend(status(&mut viewer)["progress"].as_f64());
+        }
+        assert!(shares.len() > 1 && shares.is_sorted() && shares.iter().all(|share| (0.0..=1.0).contains(share)), "{shares:?}");
+        assert_eq!(status(&mut viewer)["state"], "open");
+    }
+}

@@ -6,6 +6,8 @@ export const extras: {
   start?: () => JSX.Element;
   /** A control that opens a file, and a sentence about where its data goes. */
   chooser?: (onChosen: () => void) => JSX.Element;
+  /** A control that reads a file of rules, which say what the user's own code is. A server gets them from its command line. */
+  rules?: (onChosen: () => void) => JSX.Element;
   /** Stops reading a trace and forgets it. */
   cancel?: (trace: number) => void;
 } = {};

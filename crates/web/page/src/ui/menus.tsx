@@ -165,6 +165,7 @@ export const OpenMenu = (): JSX.Element => {
               }}
             />
           </label>
+          {extras.rules?.(close)}
           <p>
             <b>Editor</b>
           </p>

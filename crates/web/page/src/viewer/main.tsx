@@ -7,7 +7,7 @@ import { App } from "../ui/app";
 import { extras } from "../ui/extras";
 import { applyTheme } from "../ui/header";
 import type { Carried } from "./source";
-import { Chooser, Start, add, cancel } from "./start";
+import { Chooser, Rules, Start, add, cancel } from "./start";
 
 /** The trace of a report. The browser holds its bytes outside of the page's memory, and the element is removed. */
 const carriedTrace = async ({ name, isPacked }: Carried): Promise<File> => {
@@ -28,7 +28,7 @@ const main = async (): Promise<void> => {
   const report = document.getElementById("carried-report");
   const carried = report ? (JSON.parse(await (await unpack(report)).text()) as Carried) : undefined;
   start(carriedWorker(), { engine, carried });
-  Object.assign(extras, { start: () => <Start />, chooser: (onChosen: () => void) => <Chooser onChosen={onChosen} />, cancel });
+  Object.assign(extras, { start: () => <Start />, chooser: (onChosen: () => void) => <Chooser onChosen={onChosen} />, rules: (onChosen: () => void) => <Rules onChosen={onChosen} />, cancel });
   document.addEventListener("dragover", (event) => event.preventDefault());
   document.addEventListener("drop", (event: DragEvent) => {
     event.preventDefault();

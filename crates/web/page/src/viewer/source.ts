@@ -13,14 +13,18 @@ import { Refusal } from "../work/source";
 const BLOCKS = 4;
 const TURN = 30;
 
+/** The text of one of the user's files, and its name in messages. */
+type NamedText = { name: string; text: string };
+/** The user's rules and suppressions. */
+type Settings = { rules: NamedText | null; suppressions: NamedText[] };
+
 /** What a report carries besides its trace. crates/web/src/with_engine.rs writes it. */
 export type Carried = {
   /** The name of the trace. */
   name: string;
   /** True if the trace is packed with gzip, because it was not packed already. */
   isPacked: boolean;
-  /** The user's rules and suppressions. */
-  settings: unknown;
+  settings: Settings;
   /** Texts of source files, by path. */
   sources: Record<string, string>;
   /** Sentences about what was left out. */
@@ -36,7 +40,7 @@ export class Browser implements Source {
   private engine: Engine;
   /** By their numbers in the engine. Undefined for one that was closed. */
   private readonly files: (Opened | undefined)[] = [];
-  private readonly suppressions: string[] = [];
+  private settings: Settings;
   private isReading = false;
   /** The file that was read last. */
   private latest = 0;
@@ -46,12 +50,13 @@ export class Browser implements Source {
     private readonly carried: Carried | undefined,
   ) {
     this.module = new WebAssembly.Module(wasm);
+    this.settings = carried?.settings ?? { rules: null, suppressions: [] };
     this.engine = this.newEngine();
   }
 
   private newEngine(): Engine {
     const engine = new Engine(this.module);
-    if (this.carried) engine.configure(JSON.stringify(this.carried.settings));
+    engine.configure(JSON.stringify(this.settings));
     return engine;
   }
 
@@ -68,7 +73,15 @@ export class Browser implements Source {
 
   async suppress(text: string): Promise<Answer> {
     const answer = JSON.parse(this.ask(() => this.engine.suppress(text))) as Answer;
-    this.suppressions.push(text);
+    this.settings.suppressions.push({ name: "the chosen file", text });
+    return answer;
+  }
+
+  /** Replaces the user's rules by those of a file. If they are wrong, the old ones stay. */
+  async rules(file: File): Promise<Answer> {
+    const settings = { ...this.settings, rules: { name: file.name, text: await file.text() } };
+    const answer = JSON.parse(this.ask(() => this.engine.configure(JSON.stringify(settings)))) as Answer;
+    this.settings = settings;
     return answer;
   }
 
@@ -134,7 +147,6 @@ export class Browser implements Source {
       this.engine.open(opened?.file.name ?? "", opened && !opened.failed ? this.bytes(opened.file, number) : fromMemory(new Uint8Array(0)));
       if (!opened) this.engine.close(number);
     });
-    for (const text of this.suppressions) this.engine.suppress(text);
     void this.read();
   }
 

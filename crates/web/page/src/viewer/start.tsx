@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { ask } from "../client";
 import { INITIAL, isOtherTrace } from "../state";
 import { change, current } from "../store";
+import { usePage } from "../ui/context";
 import { tracesChanged } from "../ui/extras";
 
 /** Opens files, and shows the first of them. */
@@ -43,6 +44,39 @@ export const Chooser = ({ onChosen }: { onChosen: () => void }): JSX.Element => 
     <span class="hint">or drop it anywhere on this page. Nothing leaves your browser.</span>
   </p>
 );
+
+/** Chooses a file of rules (`--rules`). It replaces the rules that were there before. */
+export const Rules = ({ onChosen }: { onChosen: () => void }): JSX.Element => {
+  const { say, refresh } = usePage();
+  const choose = async (file: File): Promise<void> => {
+    try {
+      await ask("rules", { file });
+      say(`Your own code is now what ${file.name} says.`);
+      refresh();
+    } catch (error) {
+      say((error as Error).message);
+    }
+  };
+  return (
+    <>
+      <p>
+        <b>Your own code</b> <span class="hint">a file for --rules: lines of CLASS SUBJECT PATTERN</span>
+      </p>
+      <label>
+        use a file{" "}
+        <input
+          type="file"
+          accept=".txt,.rules,text/plain"
+          onChange={(event) => {
+            const file = event.currentTarget.files?.[0];
+            if (file) void choose(file);
+            onChosen();
+          }}
+        />
+      </label>
+    </>
+  );
+};
 
 export const Start = (): JSX.Element => (
   <main class="lonely">

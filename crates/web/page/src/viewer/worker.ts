@@ -11,5 +11,6 @@ const opened = (): Browser => {
 
 serve(({ engine, carried }: { engine: ArrayBuffer; carried: Carried | undefined }) => (browser = new Browser(engine, carried)), {
   add: ({ file }: Requests["add"]["args"]) => opened().add(file),
+  rules: ({ file }: Requests["rules"]["args"]) => opened().rules(file),
   remove: ({ trace }: Requests["remove"]["args"]) => opened().remove(trace),
 });

@@ -66,6 +66,8 @@ export type Requests = {
   /** Only in the viewer: opens a file and returns its index, or forgets one. */
   add: { args: { file: File }; result: number };
   remove: { args: { trace: number }; result: number };
+  /** Only in the viewer: rules that say what the user's own code is. */
+  rules: { args: { file: File }; result: Record<string, unknown> };
   text: { args: { ask: Ask; look: Look; format: "csv" | "json" | "folded"; cost: Cost }; result: string };
 };
 export type Op = keyof Requests;

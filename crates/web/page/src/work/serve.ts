@@ -9,7 +9,7 @@ import { around, functionTable, functionWindow, keyOf } from "./table";
 import { text } from "./text";
 import { flameOf, place, toggle, tree, window } from "./trees";
 
-const answers: { [O in Exclude<Op, "add" | "remove">]: (args: Requests[O]["args"]) => Promise<Requests[O]["result"]> | Requests[O]["result"] } = {
+const answers: { [O in Exclude<Op, "add" | "remove" | "rules">]: (args: Requests[O]["args"]) => Promise<Requests[O]["result"]> | Requests[O]["result"] } = {
   raw,
   overview,
   tree,
