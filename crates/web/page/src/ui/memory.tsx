@@ -310,7 +310,8 @@ const Parts = ({ wanted }: { wanted: number }): JSX.Element => {
       id: "kind",
       title: "Kind",
       help: "What the memory is used for",
-      width: 220,
+      // Wide enough for the longest kind and the link to its callers.
+      width: 260,
       cell: (part) => (
         <span title={kindOf(part.kind)[2]}>
           <i class="swatch" style={{ background: kindOf(part.kind)[1] }} />
