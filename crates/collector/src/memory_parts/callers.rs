@@ -52,8 +52,11 @@ impl ByCaller {
     }
 }
 
-/// Returns the resident bytes of a mapping without blocks by caller. They add up to `rss_bytes` at most. `None` if no call is
-/// known, or if the pages cannot be read.
+/// The pages of a mapping without a known call that is more times larger than its resident pages are not read.
+pub const MOST_SPARSE: u64 = 64;
+
+/// Returns the resident bytes of a mapping without blocks by caller. They add up to `rss_bytes` at most. They are less if the program
+/// has unmapped pages since, whose calls are not known any more. `None` if the pages cannot be read.
 pub fn divide(
     mapping: &MappedRange,
     calls: &[MappedBy],
@@ -61,9 +64,13 @@ pub fn divide(
     page: u64,
 ) -> Option<Vec<(Option<u32>, u64)>> {
     let first = calls.partition_point(|call| call.end <= mapping.start);
-    let call = calls.get(first).filter(|call| call.start < mapping.end)?;
-    if call.start <= mapping.start && call.end >= mapping.end {
-        return Some(vec![(Some(call.stack), mapping.rss_bytes)]);
+    let call = calls.get(first).filter(|call| call.start < mapping.end);
+    match call {
+        Some(call) if call.start <= mapping.start && call.end >= mapping.end => {
+            return Some(vec![(Some(call.stack), mapping.rss_bytes)]);
+        }
+        None if pages.is_none() || mapping.size() / MOST_SPARSE > mapping.rss_bytes => return None,
+        _ => {}
     }
     let (mut callers, mut by_caller) = (Callers::from(calls, mapping.start), ByCaller::default());
     let (mut sure, mut unsure) = (0, 0);
@@ -74,10 +81,12 @@ pub fn divide(
             *(if is_sure { &mut sure } else { &mut unsure }) += page;
         }
     };
-    if mapping.rss_bytes == mapping.size() {
+    if let Some(pages) = pages {
+        pages.for_each(mapping.start, mapping.end, add).ok()?;
+    } else if mapping.rss_bytes == mapping.size() {
         (mapping.start..mapping.end).step_by(page as usize).for_each(|address| add(address, Residence::Resident));
     } else {
-        pages?.for_each(mapping.start, mapping.end, add).ok()?;
+        return None;
     }
     let of_unsure = Ratio(mapping.rss_bytes.saturating_sub(sure), unsure);
     Some(by_caller.scaled(Ratio(mapping.rss_bytes, sure), of_unsure).collect())

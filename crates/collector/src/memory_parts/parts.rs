@@ -6,7 +6,7 @@
 use super::Found;
 use super::address_map::{AddressMap, Owner as MapOwner, Pages};
 use super::block_cover::{Area, BlockCover, CoveredRange, PAGE, Place};
-use super::callers::{self, ByCaller, Callers, MappedBy};
+use super::callers::{self, ByCaller, Callers, MOST_SPARSE, MappedBy};
 use super::owner_sets::PageOwner;
 use super::resident_pages::{PageMap, Residence};
 use super::smaps::MappedRange;
@@ -19,8 +19,6 @@ use std::ops::Range;
 const MOST_OF_A_KIND: usize = 24;
 /// The most callers of mmap. Several of them may have one name.
 const MOST_CALLERS: usize = 128;
-/// The pages of a mapping that is more times larger than its resident pages are not read for the map.
-const MOST_SPARSE: u64 = 64;
 /// Less zeroed data of a module is not worth a name.
 const NOTABLE_ZEROED: u64 = 256 << 10;
 /// Less of a stack is not worth mentioning.
