@@ -7,7 +7,7 @@ import { equal, print, rows, settled, trace } from "../page/harness.mjs";
 
 /** The viewer that `make viewer` made. */
 export const viewer = fileURLToPath(new URL("../../target/viewer/heaptrack-viewer.html", import.meta.url));
-export const VIEWS = ["summary", "flame", "bottom-up", "top-down", "callers?fn=main", "consumed", "allocations", "temporary", "sizes", "lifetimes", "leaks", "memory", "memory?domain=mapped", "allocators", "processes", "threads", "source"];
+export const VIEWS = ["summary", "flame", "bottom-up", "top-down", "callers?fn=main", "consumed", "allocations", "temporary", "sizes", "lifetimes", "leaks", "memory", "allocators", "processes", "threads", "source"];
 
 const listen = async (server) => {
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
