@@ -68,7 +68,7 @@ extern "C" fn at_site(status: i32) -> ! {
 /// memory of its parent, and in a sandbox. If the process has several threads, the others may still make calls, so the time is
 /// only stored.
 pub fn note(status: i32) {
-    if follow::shared_hub().is_none() || !CORE.has_own_memory() || CORE.gate_or_join() & ACTIVE == 0 {
+    if follow::shared_hub().is_none() || !CORE.has_own_memory() || CORE.gate_or_join_to_leave() & ACTIVE == 0 {
         return;
     }
     if sys::is_only_thread() {
