@@ -102,6 +102,8 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("operators_own", "operators.cpp", &["-L.", "-lown", "-Wl,-rpath,$ORIGIN"], &["libown.so"]),
     ("libnested.so", "libnested.cpp", &["-O2", "-shared", "-fPIC", "-fno-builtin"], &[]),
     ("operators_nested", "operators.cpp", &["-L.", "-lnested", "-Wl,-rpath,$ORIGIN"], &["libnested.so"]),
+    ("libinterrupted.so", "libinterrupted.cpp", &["-O2", "-shared", "-fPIC", "-fno-builtin"], &[]),
+    ("interrupted", "interrupted.c", &["-L.", "-linterrupted", "-Wl,-rpath,$ORIGIN"], &["libinterrupted.so"]),
     ("operators_leak", "operators.cpp", &["-fsanitize=leak"], &[]),
     ("operators_thread", "operators.cpp", &["-fsanitize=thread"], &[]),
     ("operators_now", "operators.cpp", &["-ljemalloc", "-Wl,-z,now", "-fno-plt"], &[]),

@@ -47,7 +47,7 @@ pub struct Call {
     pub result: u64,
     /// The thread's state if `before` has entered the hook quickly, otherwise 0.
     local: u64,
-    /// What `Local::inside` was before a call that is not recorded.
+    /// What `Local::inside` was before this call, unless `before` has entered the hook quickly.
     outer: Range,
     pub context: Context,
 }
@@ -101,7 +101,7 @@ fn before_slowly(call: &mut Call, entry: &Entry) {
     }
     let guard = match enter(&CORE, call.context.cfa()) {
         Some(mut entered) => {
-            entered.set_inside(entry.module);
+            call.outer = entered.replace_inside(entry.module);
             GuardState::GUARDED
         }
         None => {
@@ -193,7 +193,7 @@ fn after_slowly(call: &mut Call) -> bool {
         }
         GuardState::GUARDED => {
             if let Some(mut entered) = resume(&CORE, call.context.cfa()) {
-                entered.set_inside(Range::NONE);
+                entered.set_inside(call.outer);
                 leave(&mut entered);
             }
         }
@@ -280,7 +280,7 @@ pub fn reallocate(call: &mut Call, entry: &Entry) -> Next {
         come_back(outer);
         return Next::DONE;
     };
-    entered.set_inside(entry.module);
+    let outer = entered.replace_inside(entry.module);
     let heap = if entry.meaning.heap == Meaning::NONE { 0 } else { heaps::argument(call, entry) };
     if heap != 0 {
         entered.writer(core).note_heap(HeapMark::In, heap);
@@ -290,7 +290,7 @@ pub fn reallocate(call: &mut Call, entry: &Entry) -> Next {
     writer.publish_intent();
     let freed_at = writer.stamp();
     call.result = resize(call, entry);
-    entered.set_inside(Range::NONE);
+    entered.set_inside(outer);
     let (address, size) = resized(call, entry.meaning, old);
     call.context.result = address;
     let allocator = if heap != 0 { entry.allocator | IN_HEAP } else { entry.allocator };

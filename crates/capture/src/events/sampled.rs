@@ -8,6 +8,7 @@ use super::realloc::{allocator_of, call_inside, call_unrecorded, resume, write_s
 use super::stacks::{known_stack, walk_and_write};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
+use crate::entry::Allocator;
 use crate::hooks::Hook;
 use crate::real::function;
 use crate::resume_state::ResumeState;
@@ -152,7 +153,7 @@ pub fn reallocate(context: &mut Context, size: u64, is_taken: bool) -> Next {
         writer.stamp()
     });
     context.result = match (&mut entered, allocator_of(real)) {
-        (Some(entered), Some(allocator)) => call_inside(entered, allocator, call),
+        (Some(entered), Some(inside)) => call_inside(entered, Allocator { inside, freed: a }, call),
         _ => call(),
     };
     context.arguments = [a, size, freed_at];
