@@ -12,6 +12,7 @@ use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use crate::entry::Entry;
 use crate::mappings::is_by_allocator;
+use crate::sandbox::Calling;
 use crate::sys;
 use channel::{ALLOC_WORDS, CUSTOM, MapCall, encode_alloc};
 
@@ -56,8 +57,10 @@ pub fn attached_shared(context: &mut Context, entry: Option<&Entry>, address: u6
     if address >= CUSTOM || !is_wanted(context.ret, entry) {
         return Next::DONE;
     }
-    // A sandbox may allow shmat and not shmctl. The size is then not known.
+    // A sandbox may allow shmat and not shmctl. The size is then not known. The guard is not up yet.
+    let calls = Calling::begin();
     let bytes = if CORE.may_call() { sys::shared_segment_bytes(id as u32) } else { None };
+    drop(calls);
     made(context, entry, MapCall::Shmat, address, bytes.unwrap_or(0))
 }
 
