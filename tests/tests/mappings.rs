@@ -79,6 +79,30 @@ fn what_an_allocator_maps_for_itself_is_not_recorded() {
     }
 }
 
+/// Replaces a text in a file by one of the same length.
+fn replace_in(file: &Path, from: &[u8], to: &[u8]) {
+    let mut bytes = std::fs::read(file).expect("a file");
+    let at = bytes.windows(from.len()).position(|window| window == from).expect("the text");
+    bytes[at..at + from.len()].copy_from_slice(to);
+    std::fs::write(file, bytes).expect("written");
+}
+
+/// musl has no symbol `mmap64` since 1.2.4, but old programs call it. Such a libc is made here from any musl: its symbol gets another name.
+#[test]
+fn mmap64_of_a_libc_without_it_is_mmap() {
+    let folder = Folder::new();
+    let [program, libc] = ["program", "libc"].map(|name| folder.join(name));
+    std::fs::copy(targets::target("maps_64_musl"), &program).expect("a copy");
+    std::fs::copy("/lib/ld-musl-x86_64.so.1", &libc).expect("a copy");
+    replace_in(&program, b"/lib/ld-musl-x86_64.so.1\0", b"./libc\0-musl-x86_64.so.1\0");
+    if std::fs::read(&libc).expect("a file").windows(8).any(|window| window == b"\0mmap64\0") {
+        replace_in(&libc, b"\0mmap64\0", b"\0mmap6_\0");
+    }
+    let outcome = Program::new(&program).current_dir(folder.path()).recorded();
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "failed with 22\n"), "{}", outcome.stderr);
+    assert_eq!(recorded_calls(&outcome.trace), Calls::from([("mmap".to_owned(), (1, 3 * PAGE))]));
+}
+
 /// The program prints how often it called mmap and munmap.
 #[test]
 fn calls_at_hard_places_are_all_recorded() {
