@@ -132,6 +132,7 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("maps_jemalloc", "maps.c", &["-Wl,--no-as-needed", "-ljemalloc"], &[]),
     ("maps_mimalloc", "maps.c", &["-Wl,--no-as-needed", "-lmimalloc"], &[]),
     ("maps_musl", "maps.c", MUSL, &[]),
+    ("maps_own_jemalloc", "maps.c", &["-l:libjemalloc_pic.a", "-lm", "-ldl", "-lstdc++"], &[]),
     ("maps_64_musl", "maps_64.c", MUSL, &[]),
     ("background_thread", "background_thread.c", &["-ljemalloc"], &[]),
     ("opens_jemalloc", "opens.c", &["-Wl,--no-as-needed", "-ljemalloc"], &[]),

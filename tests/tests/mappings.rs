@@ -79,6 +79,41 @@ fn what_an_allocator_maps_for_itself_is_not_recorded() {
     }
 }
 
+/// What an allocator in the program itself maps and gives back while it frees is its own, and what the program does right after a free is not.
+#[test]
+fn what_a_free_in_the_program_itself_maps_is_not_recorded() {
+    let of_program =
+        Calls::from([("mmap".to_owned(), (100, 100 * PAGE)), ("munmap".to_owned(), (99, 99 * PAGE))]);
+    let exact = Program::target("maps_in_free");
+    let sampled = exact.clone().option("--sample").option("16M");
+    for (how, program) in [("exact", exact), ("sampled", sampled)] {
+        let outcome = program.same_output();
+        assert_eq!(outcome.code, 0, "{how}: {}", outcome.stderr);
+        assert_eq!(recorded_calls(&outcome.trace), of_program, "{how}");
+        assert_eq!(mapped_total(&outcome.trace, "leaked_bytes"), PAGE, "{how}");
+    }
+    let mut target = Target::start("maps_in_free", &["wait"]);
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("go"), "done");
+    assert_eq!(recorded_calls(&session.detach().trace), of_program, "attached");
+    target.send("end");
+    assert_eq!(target.finish().0, 0);
+}
+
+/// A jemalloc that is linked into the program gives back every page at once, or never: the calls of the program are the same.
+#[test]
+fn what_a_jemalloc_in_the_program_gives_back_is_not_recorded() {
+    let [at_once, never] = [0, -1].map(|decay| {
+        let options = format!("dirty_decay_ms:{decay},muzzy_decay_ms:{decay}");
+        let outcome = Program::target("maps_own_jemalloc").env("MALLOC_CONF", options).same_output();
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        recorded_calls(&outcome.trace)
+    });
+    assert_eq!(at_once, never);
+    assert_eq!(at_once["madvise(MADV_DONTNEED)"], calls_of_maps()["madvise(MADV_DONTNEED)"]);
+}
+
 /// Replaces a text in a file by one of the same length.
 fn replace_in(file: &Path, from: &[u8], to: &[u8]) {
     let mut bytes = std::fs::read(file).expect("a file");
