@@ -79,6 +79,65 @@ fn what_an_allocator_maps_for_itself_is_not_recorded() {
     }
 }
 
+/// What an allocator in the program itself maps and gives back while it frees is its own, and what the program does right after a free is not.
+#[test]
+fn what_a_free_in_the_program_itself_maps_is_not_recorded() {
+    let of_program =
+        Calls::from([("mmap".to_owned(), (100, 100 * PAGE)), ("munmap".to_owned(), (99, 99 * PAGE))]);
+    let exact = Program::target("maps_in_free");
+    let sampled = exact.clone().option("--sample").option("16M");
+    for (how, program) in [("exact", exact), ("sampled", sampled)] {
+        let outcome = program.same_output();
+        assert_eq!(outcome.code, 0, "{how}: {}", outcome.stderr);
+        assert_eq!(recorded_calls(&outcome.trace), of_program, "{how}");
+        assert_eq!(mapped_total(&outcome.trace, "leaked_bytes"), PAGE, "{how}");
+    }
+    let mut target = Target::start("maps_in_free", &["wait"]);
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("go"), "done");
+    assert_eq!(recorded_calls(&session.detach().trace), of_program, "attached");
+    target.send("end");
+    assert_eq!(target.finish().0, 0);
+}
+
+/// A jemalloc that is linked into the program gives back every page at once, or never: the calls of the program are the same.
+#[test]
+fn what_a_jemalloc_in_the_program_gives_back_is_not_recorded() {
+    let [at_once, never] = [0, -1].map(|decay| {
+        let options = format!("dirty_decay_ms:{decay},muzzy_decay_ms:{decay}");
+        let outcome = Program::target("maps_own_jemalloc").env("MALLOC_CONF", options).same_output();
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        recorded_calls(&outcome.trace)
+    });
+    assert_eq!(at_once, never);
+    assert_eq!(at_once["madvise(MADV_DONTNEED)"], calls_of_maps()["madvise(MADV_DONTNEED)"]);
+}
+
+/// Replaces a text in a file by one of the same length.
+fn replace_in(file: &Path, from: &[u8], to: &[u8]) {
+    let mut bytes = std::fs::read(file).expect("a file");
+    let at = bytes.windows(from.len()).position(|window| window == from).expect("the text");
+    bytes[at..at + from.len()].copy_from_slice(to);
+    std::fs::write(file, bytes).expect("written");
+}
+
+/// musl has no symbol `mmap64` since 1.2.4, but old programs call it. Such a libc is made here from any musl: its symbol gets another name.
+#[test]
+fn mmap64_of_a_libc_without_it_is_mmap() {
+    let folder = Folder::new();
+    let [program, libc] = ["program", "libc"].map(|name| folder.join(name));
+    std::fs::copy(targets::target("maps_64_musl"), &program).expect("a copy");
+    std::fs::copy("/lib/ld-musl-x86_64.so.1", &libc).expect("a copy");
+    replace_in(&program, b"/lib/ld-musl-x86_64.so.1\0", b"./libc\0-musl-x86_64.so.1\0");
+    if std::fs::read(&libc).expect("a file").windows(8).any(|window| window == b"\0mmap64\0") {
+        replace_in(&libc, b"\0mmap64\0", b"\0mmap6_\0");
+    }
+    let outcome = Program::new(&program).current_dir(folder.path()).recorded();
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "failed with 22\n"), "{}", outcome.stderr);
+    assert_eq!(recorded_calls(&outcome.trace), Calls::from([("mmap".to_owned(), (1, 3 * PAGE))]));
+}
+
 /// The program prints how often it called mmap and munmap.
 #[test]
 fn calls_at_hard_places_are_all_recorded() {

@@ -1,5 +1,6 @@
 //! C++'s operators and all other functions that an allocator exports. Each block is counted once, whichever allocator
 //! the program uses, and programs run as they do without heaptrack.
+use heaptrack_tests::attach::{Session, Target};
 use heaptrack_tests::heaptrace::Heaptrace;
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Outcome, Program, Report};
@@ -143,6 +144,33 @@ fn an_inner_operator_that_is_left_does_not_disturb_the_outer_one() {
         // The next hook counts the event of a hook that a jump has left as lost.
         assert_eq!(report.total("lost_events"), if how == "jump" { 999 } else { 0 });
     }
+}
+
+fn assert_interrupted_counts(how: &str, report: &Report) {
+    for size in [5001, 5002, 5003, 5004, 5005] {
+        let site = report.of_size(size);
+        assert_eq!((site.allocations, site.leaked_allocations), (1000, 0), "{how}: blocks of {size} bytes");
+    }
+    let losses = ["unknown_frees", "implied_frees", "lost_events"].map(|name| report.total(name));
+    assert_eq!(losses, [0; 3], "{how}: unknown frees, implied frees, lost events");
+}
+
+/// A hook that interrupts a realloc calls the allocator, too. After that, what the outer realloc does by hooked functions is still not the
+/// program's: neither the malloc of the new block nor the free of the old one.
+#[test]
+fn a_realloc_that_interrupts_a_realloc_does_not_disturb_it() {
+    let outcome = Program::target("interrupted").same_output();
+    assert_eq!(outcome.stdout, "1000 calls\n");
+    assert_interrupted_counts("launched", &outcome.report());
+    let sampled = Program::target("interrupted").option("--sample").option("16M").option("--exact-above").option("1");
+    assert_interrupted_counts("sampled", &sampled.recorded().report());
+    let mut target = Target::start("interrupted", &["wait"]);
+    assert_eq!(target.line(), "ready");
+    let session = Session::attach(target.pid, &["--no-symbols"]);
+    assert_eq!(target.tell("go"), "1000 calls");
+    assert_interrupted_counts("attached", &session.detach().report());
+    target.send("end");
+    assert_eq!(target.finish().0, 0);
 }
 
 #[test]

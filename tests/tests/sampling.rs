@@ -138,6 +138,18 @@ fn a_sample_of_all_blocks_is_exact() {
     }
 }
 
+/// A realloc that cannot be recorded leaves its block among those whose free will be recorded. Otherwise the block would look leaked.
+#[test]
+fn a_realloc_that_is_lost_does_not_make_its_block_a_leak() {
+    let program = Program::target("sampled_refused").option("--sample").option("16M").option("--exact-above").option("1");
+    let outcome = program.same_output();
+    assert_eq!(outcome.stdout, "in place\n", "{}", outcome.stderr);
+    let report = outcome.report();
+    let site = report.of_size(100_000);
+    assert_eq!((site.allocations, site.leaked_allocations), (1, 0));
+    assert_eq!((report.total("lost_events"), report.total("unknown_frees")), (1, 0));
+}
+
 /// What needs every block refuses a sample, with a sentence.
 #[test]
 fn what_needs_every_block_refuses_a_sample() {

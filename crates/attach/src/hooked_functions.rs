@@ -1,6 +1,7 @@
 //! The functions that are patched at their entry. These are the functions of the table in `capture::allocators`, two
 //! functions through which a program forbids itself system calls, and those by which it changes its mappings.
 use crate::files::Symbols;
+use crate::mapping_code;
 use capture::allocators::{self, Effect, Family, Jemalloc, Meaning};
 use capture::entry::{Entry, Shim};
 
@@ -137,6 +138,7 @@ pub fn is_wanted(name: &[u8]) -> bool {
         || name == allocators::NAME_TO_MIB
         || name == allocators::MAIN_HEAP
         || other_shim(name).is_some()
+        || mapping_code::is_wanted(name)
         || SANITIZERS.iter().any(|(symbol, ..)| *symbol == name)
 }
 

@@ -38,6 +38,7 @@ mod late;
 mod launch;
 mod loader;
 mod loader_stop;
+mod mapping_code;
 mod maps;
 mod memory;
 mod plan;

@@ -12,6 +12,7 @@ use crate::hooked_functions::{self, Wanted, is_mapping};
 use crate::imports::{self, Export, Import};
 use crate::late::{self, Loaded, Separate};
 use crate::loader::Loader;
+use crate::mapping_code;
 use crate::maps::Maps;
 use crate::memory::Memory;
 use crate::process::Process;
@@ -34,6 +35,7 @@ pub struct Planned {
     /// mallctlnametomib. For mimalloc's mi_heap_destroy: its mi_heap_main.
     pub nothrow: Nothrow,
     pub internal: [u64; INTERNAL],
+    pub mapping_code: Range,
 }
 
 /// The variant of a throwing function that returns null.
@@ -245,6 +247,7 @@ impl Plan {
                 allocator: candidate.wanted.group.0.id(),
                 nothrow,
                 internal: if candidate.wanted.meaning.is_free() { internal } else { [0; INTERNAL] },
+                mapping_code: mapping_code::find(&symbols.functions, candidate.wanted.group.0),
             });
         }
         Ok(())
@@ -374,8 +377,8 @@ impl Planned {
 
     /// The entry for the function. `real` is where it is called, and `nothrow` where its variant is called.
     pub const fn entry(&self, real: u64, nothrow: u64) -> Entry {
-        let allocator = self.allocator as u8;
-        Entry { real, nothrow, module: self.module, internal: self.internal, meaning: self.meaning, allocator }
+        let Planned { module, mapping_code, internal, meaning, .. } = *self;
+        Entry { real, nothrow, module, mapping_code, internal, meaning, allocator: self.allocator as u8 }
     }
 }
 

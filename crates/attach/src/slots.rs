@@ -5,7 +5,7 @@
 //! before:      push [entry's address] ; call [shim] ; lea rsp, [rsp + 8] ; displaced instructions ; jmp back
 //! imported:    endbr64, then one of the lines above, with jmp [function] in place of the displaced instructions
 //! loader:      jmp [the address at 128]
-//!              128: entry's address | shim's address | 144: Entry (72 bytes)
+//!              128: entry's address | shim's address | 144: Entry (88 bytes)
 //! ```
 //! The slot of a freeing function calls the shim before the function (`before`). For the others, the shim calls it.
 //! Must hold: a slot is complete before a patch leads to it, and is never changed or freed afterwards.
@@ -66,14 +66,15 @@ fn thunk(code: &mut Vec<u8>, shim: Shim) {
 
 /// Appends the data that the code refers to.
 fn finish(code: &mut Vec<u8>, at: u64, shim_at: u64, entry: Entry) {
-    let words = [at + ENTRY, shim_at, entry.real, entry.nothrow, entry.module.start, entry.module.end];
+    let ranges = [entry.module, entry.mapping_code].map(|range| [range.start, range.end]);
+    let words = [at + ENTRY, shim_at, entry.real, entry.nothrow];
     code.resize(DATA as usize, 0xcc);
-    code.extend(words.iter().chain(&entry.internal).flat_map(|word| word.to_le_bytes()));
+    code.extend(words.iter().chain(ranges.as_flattened()).chain(&entry.internal).flat_map(|word| word.to_le_bytes()));
     let Meaning { effect, size, count, block, heap } = entry.meaning;
     code.extend([effect as u8, size, count, block, heap, entry.allocator, 0, 0]);
 }
 
-const _: () = assert!(size_of::<Entry>() == 72 && ENTRY + 72 <= SLOT);
+const _: () = assert!(size_of::<Entry>() == 88 && ENTRY + 88 <= SLOT);
 
 impl Slot {
     /// Makes the slot for a patched function. Fills in `entry.real`.
@@ -155,16 +156,17 @@ mod tests {
             real: 0,
             nothrow: 7,
             module: Range { start: 1, end: 2 },
+            mapping_code: Range { start: 10, end: 11 },
             internal: [3, 4, 5, 6],
             meaning,
             allocator: 9,
         };
         let slot = Slot::new(0x20_0000, &site, Shim::Allocate, 0x1234, entry).unwrap();
         let word = |at: usize| u64::from_le_bytes(slot.bytes[at..at + 8].try_into().unwrap());
-        assert_eq!(slot.bytes.len() as u64, ENTRY + 72);
-        assert_eq!(slot.bytes[208..], [Effect::Resize as u8, 3, 255, 0, 255, 9, 0, 0]);
+        assert_eq!(slot.bytes.len() as u64, ENTRY + 88);
+        assert_eq!(slot.bytes[224..], [Effect::Resize as u8, 3, 255, 0, 255, 9, 0, 0]);
         assert_eq!((word(128), word(136)), (0x20_0000 + 144, 0x1234));
-        assert_eq!((word(144), word(152), word(160), word(200)), (0x20_0010, 7, 1, 6));
+        assert_eq!((word(144), word(152), word(160), word(176), word(216)), (0x20_0010, 7, 1, 10, 6));
         assert_eq!(slot.bytes[..6], [0xff, 0x35, 122, 0, 0, 0]);
         assert_eq!(slot.moved, slot.at + 16);
         let free = Slot::new(0x20_0000, &site, Shim::Free, 0x1234, entry).unwrap();
@@ -182,7 +184,7 @@ mod tests {
         let free = Slot::for_import(0x20_0000, Shim::Free, 0x1234, entry);
         // The jump after the call of the shim. Its operand is the first word of the entry.
         assert_eq!(free.bytes[21..27], *b"\xff\x25\x75\0\0\0");
-        assert_eq!((free.moved, free.bytes.len() as u64), (0x12_3456, ENTRY + 72));
+        assert_eq!((free.moved, free.bytes.len() as u64), (0x12_3456, ENTRY + 88));
     }
 
     #[test]

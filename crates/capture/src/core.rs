@@ -26,7 +26,7 @@ use crate::clock::{Source, StampClock};
 use crate::elf::{Debug, Headers};
 use crate::entry::Range;
 use crate::environment::Carried;
-use crate::follow;
+use crate::follow::{self, Need};
 use crate::local::{Local, Threads};
 use crate::modules::{KnownModules, Modules};
 use crate::rule::Rules;
@@ -205,15 +205,21 @@ impl Core {
     #[inline(always)]
     pub fn gate_or_join(&self) -> u32 {
         let gate = self.gate();
-        if gate & ACTIVE != 0 { gate } else { self.gate_when_not_active(gate) }
+        if gate & ACTIVE != 0 { gate } else { self.gate_when_not_active(gate, Need::Event) }
+    }
+
+    /// As `gate_or_join`, for a process that is about to end or to execute another program.
+    pub fn gate_or_join_to_leave(&self) -> u32 {
+        let gate = self.gate();
+        if gate & ACTIVE != 0 { gate } else { self.gate_when_not_active(gate, Need::Farewell) }
     }
 
     #[cold]
     #[inline(never)]
-    fn gate_when_not_active(&self, gate: u32) -> u32 {
+    fn gate_when_not_active(&self, gate: u32, need: Need) -> u32 {
         match gate {
             EARLY => self.open_early(),
-            0 if follow::may_join() => self.join(),
+            0 if follow::may_join() => self.join(need),
             gate => gate,
         }
     }

@@ -16,6 +16,7 @@ use crate::events;
 use crate::follow;
 use crate::patch::{Page, Patcher};
 use crate::real;
+use crate::sandbox::Calling;
 use crate::sys;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,7 +69,9 @@ extern "C" fn at_site(status: i32) -> ! {
 /// memory of its parent, and in a sandbox. If the process has several threads, the others may still make calls, so the time is
 /// only stored.
 pub fn note(status: i32) {
-    if follow::shared_hub().is_none() || !CORE.has_own_memory() || CORE.gate_or_join() & ACTIVE == 0 {
+    // Ends with this function, before the caller ends the process.
+    let _calls = Calling::begin();
+    if follow::shared_hub().is_none() || !CORE.has_own_memory() || CORE.gate_or_join_to_leave() & ACTIVE == 0 {
         return;
     }
     if sys::is_only_thread() {

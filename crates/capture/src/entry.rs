@@ -73,6 +73,8 @@ pub struct Entry {
     pub nothrow: u64,
     /// The module that the function is in.
     pub module: Range,
+    /// Where the allocator's code is that changes mappings for its own use. `Range::NONE` if that is not known.
+    pub mapping_code: Range,
     /// Of a function that changes mappings: where other allocators are, as pairs of start and end.
     pub internal: [u64; INTERNAL],
     pub meaning: Meaning,
@@ -102,6 +104,7 @@ impl Entry {
         real: 0,
         nothrow: 0,
         module: Range::NONE,
+        mapping_code: Range::NONE,
         internal: [0; INTERNAL],
         meaning: Meaning {
             effect: Effect::Allocate,

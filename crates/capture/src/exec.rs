@@ -187,7 +187,7 @@ unsafe fn run_with(real: impl Fn(Strings) -> i32, flavour: Flavour, first: usize
 /// not know that the child holds what it inherited no longer.
 fn join_to_leave() {
     if follow::shared_hub().is_some() && CORE.has_own_memory() {
-        CORE.gate_or_join();
+        CORE.gate_or_join_to_leave();
     }
 }
 

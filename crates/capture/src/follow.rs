@@ -13,7 +13,18 @@ pub(crate) const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 /// How long a process waits for an offer, in total and at once. If many processes start at the same time, each new offer wakes all of
 /// them, so the number of attempts says nothing.
 const PATIENCE_NS: u64 = 3_000_000_000;
+const FAREWELL_PATIENCE_NS: u64 = 100_000_000;
 const TRY_MS: u64 = 100;
+
+/// What a process wants to record when it asks for shared memory. That decides how long it waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// An event. If the process gets no shared memory, it is counted as missed.
+    Event,
+    /// Only that it ends, or executes another program. The collector learns of the end from the kernel, too, only later. So
+    /// a collector that is stopped, or has no memory to offer, must not delay every end of a process.
+    Farewell,
+}
 
 /// What this process knows of its tree. When heaptrack attaches to a process, it writes the first two words from outside,
 /// and clears them when it detaches. It finds them by their address in the journal, in whose layout they take part.
@@ -175,9 +186,9 @@ pub fn store_program(region: &Region) {
     }
 }
 
-/// Counts this process as one that runs unrecorded.
-pub fn miss() {
-    if let Some(hub) = hub() {
+/// Counts this process as one that runs unrecorded, unless it has nothing to record.
+pub fn miss(need: Need) {
+    if let Some(hub) = hub().filter(|_| need == Need::Event) {
         hub.missed.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -220,19 +231,20 @@ pub fn find_hub(path: &[u8]) -> bool {
     is_ours
 }
 
-/// Takes shared memory for this process. Waits for at most three seconds. Returns `None`, and counts the process as
-/// missed, if it gets none.
-pub fn claim(pid: u32) -> Option<Region<'static>> {
+/// Takes shared memory for this process. Waits for at most three seconds, or 0.1 s for a farewell. Returns `None` if it
+/// gets none, and counts the process as missed if it has an event.
+pub fn claim(pid: u32, need: Need) -> Option<Region<'static>> {
     let hub = hub()?;
-    let region = pid_is_true(pid).then(|| take_offer(hub, pid)).flatten();
+    let region = pid_is_true(pid).then(|| take_offer(hub, pid, need)).flatten();
     if region.is_none() {
-        miss();
+        miss(need);
     }
     region
 }
 
-fn take_offer(hub: &Hub, pid: u32) -> Option<Region<'static>> {
-    let latest = sys::now_ns().saturating_add(PATIENCE_NS);
+fn take_offer(hub: &Hub, pid: u32, need: Need) -> Option<Region<'static>> {
+    let patience = if need == Need::Event { PATIENCE_NS } else { FAREWELL_PATIENCE_NS };
+    let latest = sys::now_ns().saturating_add(patience);
     loop {
         let served = hub.served.load(Ordering::Acquire);
         if hub.collector_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 {
@@ -243,8 +255,13 @@ fn take_offer(hub: &Hub, pid: u32) -> Option<Region<'static>> {
             sys::futex_wake(&hub.doorbell);
             return crate::core::map_offer(hub.collector_pid, fd);
         }
+        // Other processes have waited since the last offers were made.
+        if need == Need::Farewell && hub.vain.load(Ordering::Relaxed) == served.wrapping_add(1) {
+            return None;
+        }
         let since = sys::now_ns();
         if since >= latest {
+            hub.vain.store(served.wrapping_add(1), Ordering::Relaxed);
             return None;
         }
         sys::futex_wait(&hub.served, served, TRY_MS);

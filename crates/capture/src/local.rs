@@ -39,7 +39,7 @@ pub struct Local {
     /// The module of the allocator's function that a hook of this thread is calling now.
     pub inside: Range,
     /// What `inside` and `freed.address` were before the nested hook replaced them. `None` if no nested hook is calling
-    /// an allocator's function (`events/families.rs`).
+    /// an allocator's function (`AtWork::begin_call`).
     pub outer: Option<Allocator>,
     /// The heap that the allocator itself has deleted, while a hook of this thread waits for its function that destroys a
     /// heap. 0 = none.

@@ -106,7 +106,9 @@ pub fn is_by_allocator(caller: u64) -> bool {
 pub unsafe fn resolve(first: *const LinkMap, program: Headers, ourselves: u64) {
     for ((name, entry), direct) in NAMES.iter().zip(&FUNCTIONS).zip(DIRECT) {
         // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `find_behind` asks for.
-        let found = unsafe { real::find_behind(first, ourselves, name) };
+        let find = |name: &[u8]| unsafe { real::find_behind(first, ourselves, name) };
+        // musl has no symbol `mmap64` since 1.2.4. Its loader takes `mmap` for it, which is the same function.
+        let found = find(name).or_else(|| if *name == b"mmap64" { find(b"mmap") } else { None });
         entry.store(found.map_or(*direct as *mut (), |address| address as *mut ()), Ordering::Relaxed);
     }
     // SAFETY: the caller promises that `first` is the loader's list and stable, which is what `module_with_malloc` asks for.

@@ -30,6 +30,8 @@ impl GuardState {
     /// Nothing, because another function of the allocator made the call, or because the call cannot be recorded. The
     /// half after the function must not record it.
     pub const NOT_RECORDED: GuardState = GuardState(2);
+    /// As `GUARDED`, and it has interrupted a hook that is calling a function of the same libc (`events/nesting.rs`).
+    pub const GUARDED_INSIDE: GuardState = GuardState(3);
 }
 
 impl ResumeState {

@@ -104,6 +104,9 @@ pub struct Hub {
     /// T: the programs that ran unrecorded, and how many runs have no place there.
     pub unrecorded: [UnrecordedProgram; UNRECORDED],
     pub more_unrecorded: AtomicU32,
+    /// T: what `served` was, plus one, when a process last waited for an offer in vain. Until new offers are made, a process
+    /// that is about to end does not wait for one.
+    pub vain: AtomicU32,
 }
 
 impl Hub {

@@ -11,7 +11,7 @@ impl Core {
         if self.gate_after_start() & ACTIVE == 0 {
             if follow::may_join() {
                 // A forked child that has not joined yet cannot join in a sandbox.
-                follow::miss();
+                follow::miss(follow::Need::Event);
                 follow::give_up();
             }
             return None;

@@ -15,6 +15,7 @@ use crate::local::{Local, thread_pointer};
 use crate::resume_state::{GuardState, ResumeState};
 use crate::sampling;
 use channel::{HeapMark, IN_HEAP, Kind, encode_free, tagged};
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// Returns the address that a hook returns to.
 ///
@@ -47,7 +48,7 @@ pub struct Call {
     pub result: u64,
     /// The thread's state if `before` has entered the hook quickly, otherwise 0.
     local: u64,
-    /// What `Local::inside` was before a call that is not recorded.
+    /// What `Local::inside` was before this call, unless `before` has entered the hook quickly.
     outer: Range,
     pub context: Context,
 }
@@ -101,7 +102,7 @@ fn before_slowly(call: &mut Call, entry: &Entry) {
     }
     let guard = match enter(&CORE, call.context.cfa()) {
         Some(mut entered) => {
-            entered.set_inside(entry.module);
+            call.outer = entered.replace_inside(entry.module);
             GuardState::GUARDED
         }
         None => {
@@ -193,7 +194,7 @@ fn after_slowly(call: &mut Call) -> bool {
         }
         GuardState::GUARDED => {
             if let Some(mut entered) = resume(&CORE, call.context.cfa()) {
-                entered.set_inside(Range::NONE);
+                entered.set_inside(call.outer);
                 leave(&mut entered);
             }
         }
@@ -280,7 +281,7 @@ pub fn reallocate(call: &mut Call, entry: &Entry) -> Next {
         come_back(outer);
         return Next::DONE;
     };
-    entered.set_inside(entry.module);
+    let outer = entered.replace_inside(entry.module);
     let heap = if entry.meaning.heap == Meaning::NONE { 0 } else { heaps::argument(call, entry) };
     if heap != 0 {
         entered.writer(core).note_heap(HeapMark::In, heap);
@@ -290,7 +291,7 @@ pub fn reallocate(call: &mut Call, entry: &Entry) -> Next {
     writer.publish_intent();
     let freed_at = writer.stamp();
     call.result = resize(call, entry);
-    entered.set_inside(Range::NONE);
+    entered.set_inside(outer);
     let (address, size) = resized(call, entry.meaning, old);
     call.context.result = address;
     let allocator = if heap != 0 { entry.allocator | IN_HEAP } else { entry.allocator };
@@ -349,11 +350,29 @@ pub fn freeing_carefully(first: u64, second: u64, cfa: u64, entry: &Entry) {
     freeing_slowly(address, cfa, caller, entry);
 }
 
+/// The entry of the last patched free while blocks are sampled. Such a free does not look for its thread's state. Null, or
+/// an entry to which a patch leads, which stays mapped (`entry.rs`).
+static LAST_SAMPLED: AtomicPtr<Entry> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Returns true if a call of mmap or its relatives that returns to `caller` was made by the allocator of the last free, for
+/// its own use.
+pub(super) fn is_by_last_allocator(caller: u64) -> bool {
+    // SAFETY: `find` returns the calling thread's own local (see `Local`). Copied, so that no reference stays.
+    let of_thread = CORE.threads().find(thread_pointer()).map(|local| unsafe { (*local).freed.entry });
+    let entries = [of_thread.unwrap_or(core::ptr::null()), LAST_SAMPLED.load(Ordering::Acquire).cast_const()];
+    // SAFETY: null, or an entry to which a patch leads, as `free_once` and `freeing_slowly` have stored it. Such an entry stays
+    // mapped and unchanged (`entry.rs`).
+    entries.iter().any(|entry| unsafe { entry.as_ref() }.is_some_and(|entry| entry.mapping_code.holds(caller)))
+}
+
 #[cold]
 #[inline(never)]
 fn freeing_slowly(address: u64, cfa: u64, caller: u64, entry: &Entry) {
     // The free that this one may be a part of has taken the block out of those that were sampled.
     if sampling::concerns(CORE.gate_or_join(), address) {
+        if LAST_SAMPLED.load(Ordering::Relaxed).cast_const() != core::ptr::from_ref(entry) {
+            LAST_SAMPLED.store(core::ptr::from_ref(entry).cast_mut(), Ordering::Release);
+        }
         return sampled::freeing(address, cfa);
     }
     if CORE.gate_or_join() & ACTIVE != 0

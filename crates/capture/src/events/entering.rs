@@ -60,6 +60,41 @@ pub(super) trait AtWork {
         unsafe { ((*local).freed.address, (*local).outer) = (allocator.freed, None) };
     }
 
+    /// As `set_allocator`, before the hook calls the allocator's function. A nested hook keeps what the hook that it
+    /// interrupts has stored, for `end_call`.
+    #[inline(always)]
+    fn begin_call(&mut self, allocator: Allocator) {
+        let local = self.state();
+        // SAFETY: the calling thread's own local (see `Local`). A signal handler that interrupts this restores what it
+        // changes.
+        let outer = unsafe { Allocator { inside: (*local).inside, freed: (*local).freed.address } };
+        self.set_allocator(allocator);
+        if self.is_nested() {
+            // SAFETY: the calling thread's own local (see `Local`). The guard of the nested level is up for this hook,
+            // so no other one uses the field.
+            unsafe { (*local).outer = Some(outer) };
+        }
+    }
+
+    /// Restores what `begin_call` has replaced. Before a hook of the main level, no hook of the thread was at work.
+    #[inline(always)]
+    fn end_call(&mut self) {
+        // SAFETY: the calling thread's own local (see `Local`).
+        let outer = if self.is_nested() { unsafe { (*self.state()).outer } } else { None };
+        self.set_allocator(outer.unwrap_or(Allocator::NONE));
+    }
+
+    /// As `set_inside`, before the hook calls the allocator's function. Returns what `set_inside` must restore after that:
+    /// the hook that this one interrupts may be calling an allocator's function, too.
+    #[inline(always)]
+    fn replace_inside(&mut self, allocator: Range) -> Range {
+        let local = self.state();
+        // SAFETY: the calling thread's own local (see `Local`). Copied, so that no reference stays.
+        let outer = if self.is_nested() { unsafe { (*local).inside } } else { Range::NONE };
+        self.set_inside(allocator);
+        outer
+    }
+
     /// See `Local::inside`.
     #[inline(always)]
     fn set_inside(&mut self, allocator: Range) {

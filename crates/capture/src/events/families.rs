@@ -78,16 +78,7 @@ fn begin(call: &mut Call, entry: &Entry, block: u64) -> Option<Entered> {
     if entry.meaning.heap != Meaning::NONE {
         mark_heap(call, entry, &mut entered);
     }
-    let local = entered.local;
-    // SAFETY: the calling thread's own local (see `Local`). A signal handler that interrupts this restores what it
-    // changes.
-    let outer = unsafe { Allocator { inside: (*local).inside, freed: (*local).freed.address } };
-    entered.set_allocator(Allocator { inside: entry.module, freed: block });
-    if entered.nested {
-        // SAFETY: the calling thread's own local (see `Local`). The guard of the nested level is up for this hook, so
-        // no other one uses the field.
-        unsafe { (*local).outer = Some(outer) };
-    }
+    entered.begin_call(Allocator { inside: entry.module, freed: block });
     Some(entered)
 }
 
@@ -100,14 +91,6 @@ fn mark_heap(call: &mut Call, entry: &Entry, entered: &mut Entered) {
         entered.writer(&CORE).note_heap(HeapMark::In, heap);
         call.allocator |= IN_HEAP;
     }
-}
-
-/// Restores what `begin` has replaced. Before a hook of the main level, no hook of the thread was at work.
-#[inline(always)]
-fn restore(entered: &mut Entered) {
-    // SAFETY: the calling thread's own local (see `Local`).
-    let outer = if entered.nested { unsafe { (*entered.local).outer } } else { None };
-    entered.set_allocator(outer.unwrap_or(Allocator::NONE));
 }
 
 /// A hook of this thread that has called an allocator's function. That function has not returned yet.
@@ -174,7 +157,7 @@ fn end(call: &mut Call) -> Option<Entered> {
         return None;
     }
     let mut entered = resume(&CORE, call.context.cfa())?;
-    restore(&mut entered);
+    entered.end_call();
     Some(entered)
 }
 
@@ -344,7 +327,7 @@ pub fn unwound() {
     if entered.level().guard == 0 || inside == Range::NONE {
         return;
     }
-    restore(&mut entered);
+    entered.end_call();
     entered.writer(&CORE).clear_intent();
     leave(&mut entered);
 }

@@ -81,7 +81,7 @@ pub fn call(call: &mut Call, entry: &Entry) -> Next {
         come_back(outer);
         return Next::DONE;
     };
-    entered.set_inside(entry.module);
+    let outer = entered.replace_inside(entry.module);
     let is_ending = matches!(plan, Plan::End(..));
     // SAFETY: the calling thread's own local (see `Local`). The field has no reference.
     unsafe { (*entered.local).deleted_heap = 0 };
@@ -94,7 +94,7 @@ pub fn call(call: &mut Call, entry: &Entry) -> Next {
         ended_at = writer.stamp();
     }
     call.result = real(call, entry);
-    entered.set_inside(Range::NONE);
+    entered.set_inside(outer);
     // SAFETY: the calling thread's own local (see `Local`). The field has no reference.
     let deleted = unsafe { (*entered.local).deleted_heap };
     // jemalloc's functions return 0, or an error.

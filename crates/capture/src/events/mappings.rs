@@ -4,14 +4,16 @@
 //! a mapping has its size too, because a program may unmap any part of what it has mapped. As with malloc and free, an end
 //! is stamped before the real call and a beginning after it.
 //!
-//! Calls that an allocator makes for itself are not recorded. They come from the module that has malloc, or from a function
-//! that a hook of the same thread has called (`entering.rs`).
-use super::allocated;
+//! Calls that an allocator makes for itself are not recorded. They come from the module that has malloc, from a function
+//! that a hook of the same thread has called (`entering.rs`), or from the code of an allocator that changes mappings
+//! (`Entry::mapping_code`): a patched free has no hook at work while it runs.
+use super::{allocated, attached};
 use super::entering::{AtWork, enter, leave};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use crate::entry::Entry;
 use crate::mappings::is_by_allocator;
+use crate::sandbox::Calling;
 use crate::sys;
 use channel::{ALLOC_WORDS, CUSTOM, MapCall, encode_alloc};
 
@@ -26,6 +28,7 @@ fn is_wanted(caller: u64, entry: Option<&Entry>) -> bool {
     CORE.gate() & ACTIVE != 0
         && CORE.header().records_maps != 0
         && !entry.map_or_else(|| is_by_allocator(caller), |entry| entry.is_by_allocator(caller))
+        && !attached::is_by_last_allocator(caller)
 }
 
 /// The program has made a mapping, or has freed pages of one. `address` is that of an event, or one that is no address.
@@ -56,8 +59,10 @@ pub fn attached_shared(context: &mut Context, entry: Option<&Entry>, address: u6
     if address >= CUSTOM || !is_wanted(context.ret, entry) {
         return Next::DONE;
     }
-    // A sandbox may allow shmat and not shmctl. The size is then not known.
+    // A sandbox may allow shmat and not shmctl. The size is then not known. The guard is not up yet.
+    let calls = Calling::begin();
     let bytes = if CORE.may_call() { sys::shared_segment_bytes(id as u32) } else { None };
+    drop(calls);
     made(context, entry, MapCall::Shmat, address, bytes.unwrap_or(0))
 }
 

@@ -6,6 +6,7 @@ use super::realloc::resume;
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use crate::entry::Range;
+use crate::nesting;
 use crate::resume_state::{GuardState, ResumeState};
 
 /// Called before an allocating function of `libc` that may call another one.
@@ -16,10 +17,8 @@ pub fn before(context: &mut Context, libc: Range) {
         return;
     }
     let guard = match enter(&CORE, context.cfa()) {
-        Some(mut entered) => {
-            entered.set_inside(libc);
-            GuardState::GUARDED
-        }
+        Some(mut entered) if entered.replace_inside(libc) == libc => GuardState::GUARDED_INSIDE,
+        Some(_) => GuardState::GUARDED,
         None => GuardState::NOT_RECORDED,
     };
     context.resume_state = ResumeState::of_guard(guard);
@@ -28,15 +27,17 @@ pub fn before(context: &mut Context, libc: Range) {
 /// Called after a function for which `before` was called. `address` is what it returned.
 #[inline(always)]
 pub fn after(context: &mut Context, address: u64, size: u64) -> Next {
-    match context.resume_state.guard() {
+    let outer = match context.resume_state.guard() {
         GuardState::NOT_RECORDED => return Next::DONE,
-        GuardState::GUARDED => {
-            if let Some(mut entered) = resume(&CORE, context.cfa()) {
-                entered.set_inside(Range::NONE);
-                leave(&mut entered);
-            }
-        }
-        _ => (),
+        GuardState::GUARDED => Some(Range::NONE),
+        GuardState::GUARDED_INSIDE => nesting::libc(),
+        _ => None,
+    };
+    if let Some(outer) = outer
+        && let Some(mut entered) = resume(&CORE, context.cfa())
+    {
+        entered.set_inside(outer);
+        leave(&mut entered);
     }
     allocated(context, address, size)
 }

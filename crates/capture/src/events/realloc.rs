@@ -5,7 +5,7 @@ use super::stacks::{known_stack, walk_and_write};
 use super::{allocated, custom, sampled};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, Core, EXACT, PAUSED};
-use crate::entry::Range;
+use crate::entry::{Allocator, Range};
 use crate::families;
 use crate::hooks::Hook;
 use crate::local::thread_pointer;
@@ -42,7 +42,7 @@ pub fn reallocate(hook: Hook, context: &mut Context, size: u64) -> Next {
     writer.publish_intent();
     let freed_at = writer.stamp();
     context.result = match nesting::libc().or_else(|| allocator_of(real)) {
-        Some(allocator) => call_inside(&mut entered, allocator, call),
+        Some(inside) => call_inside(&mut entered, Allocator { inside, freed: a }, call),
         None => call(),
     };
     context.arguments = [a, size, freed_at];
@@ -63,8 +63,8 @@ pub(super) fn call_unrecorded(real: real::Function, context: &Context) -> u64 {
     let [a, b, c] = context.arguments;
     let call = || real(a as usize, b as usize, c as usize) as u64;
     match allocator_of(real).and_then(|allocator| Some((enter(&CORE, context.cfa())?, allocator))) {
-        Some((mut entered, allocator)) => {
-            let result = call_inside(&mut entered, allocator, call);
+        Some((mut entered, inside)) => {
+            let result = call_inside(&mut entered, Allocator { inside, freed: a }, call);
             leave(&mut entered);
             result
         }
@@ -72,12 +72,13 @@ pub(super) fn call_unrecorded(real: real::Function, context: &Context) -> u64 {
     }
 }
 
-/// Makes a call of a function of the allocator. What it allocates by other hooked functions is ignored.
+/// Makes a call of a function of the allocator. What it allocates by other hooked functions is ignored, and so is its free
+/// of the block that it resizes.
 #[inline(always)]
-pub(super) fn call_inside(entered: &mut Entered, allocator: Range, call: impl Fn() -> u64) -> u64 {
-    entered.set_inside(allocator);
+pub(super) fn call_inside(entered: &mut Entered, allocator: Allocator, call: impl Fn() -> u64) -> u64 {
+    entered.begin_call(allocator);
     let result = call();
-    entered.set_inside(Range::NONE);
+    entered.end_call();
     result
 }
 

@@ -8,6 +8,7 @@ use super::realloc::{allocator_of, call_inside, call_unrecorded, resume, write_s
 use super::stacks::{known_stack, walk_and_write};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE, COUNTING, Core, PAUSED};
+use crate::entry::Allocator;
 use crate::hooks::Hook;
 use crate::real::function;
 use crate::resume_state::ResumeState;
@@ -139,25 +140,28 @@ pub fn reallocate(context: &mut Context, size: u64, is_taken: bool) -> Next {
     }
     // A realloc to 0 bytes frees. If its block is the thread's latest, the block is temporary.
     let is_latest = size == 0 && sampling::is_latest(a, sampled_bytes(size));
-    // Before the real call, because afterwards another thread may get the address.
-    let was_taken = a != 0 && live_blocks::remove(a);
-    if !was_taken {
+    if a == 0 || !live_blocks::has(a) {
         context.result = call_unrecorded(real, context);
         return if is_taken { allocated(context, context.result, size) } else { Next::DONE };
     }
-    let mut entered = enter(core, context.cfa());
-    let freed_at = entered.as_mut().map_or(0, |entered| {
-        let mut writer = entered.writer(core);
-        writer.publish_intent();
-        writer.stamp()
-    });
-    context.result = match (&mut entered, allocator_of(real)) {
-        (Some(entered), Some(allocator)) => call_inside(entered, allocator, call),
-        _ => call(),
+    // If `enter` refuses, the block stays in `live_blocks`: its free can still be recorded by another hook.
+    let Some(mut entered) = enter(core, context.cfa()) else {
+        context.result = call();
+        return Next::DONE;
+    };
+    // Before the real call, because afterwards another thread may get the address. The result does not matter: only a
+    // program that frees a block twice can have removed it meanwhile.
+    live_blocks::remove(a);
+    let mut writer = entered.writer(core);
+    writer.publish_intent();
+    let freed_at = writer.stamp();
+    context.result = match allocator_of(real) {
+        Some(inside) => call_inside(&mut entered, Allocator { inside, freed: a }, call),
+        None => call(),
     };
     context.arguments = [a, size, freed_at];
     context.resume_state = ResumeState::of_flags(is_taken, is_latest);
-    if freed_at == 0 { Next::DONE } else { Next::then(reallocated) }
+    Next::then(reallocated)
 }
 
 /// Next part after the real realloc of a block that was taken. The guard is up and the intent is published. Arguments as
