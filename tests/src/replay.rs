@@ -15,6 +15,7 @@ pub mod outputs;
 pub mod query;
 pub mod rows;
 pub mod support;
+pub mod tables;
 pub mod trace;
 pub mod tree;
 pub mod views;

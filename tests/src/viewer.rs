@@ -128,6 +128,7 @@ pub fn traces(folder: &Folder) -> Vec<PathBuf> {
         ("exported", &[], "exported", &[]),
         ("hooks", &[], "hooks", &[]),
         ("pool", &[], "pool", &["3000"]),
+        ("followed", &["--follow"], "family", &["3", "2", "2"]),
     ] {
         let mut command = Command::new(heaptrack());
         command.args(["-q", "-o"]).arg(file(name)).args(options).arg("--").arg(target(program)).args(arguments);

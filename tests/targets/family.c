@@ -1,5 +1,5 @@
-// A tree of processes that count their own calls. Usage: family SEED DEPTH WIDTH [wait]; with the last word it first waits
-// for a byte on stdin. Each process allocates and frees at random, forks
+// A tree of processes that count their own calls. Usage: family SEED DEPTH WIDTH [wait|TIMES]; with the word `wait` it first waits
+// for a byte on stdin, with a number every process makes this many times as many calls. Each process allocates and frees at random, forks
 // WIDTH children meanwhile (DEPTH times deep), and waits for them. A child frees some of the blocks that it inherits. Every third
 // leaf executes this program again with DEPTH 0. Nothing else in it allocates: no stdio, no threads.
 //
@@ -16,6 +16,7 @@
 static void *block[BLOCKS];
 static size_t size[BLOCKS];
 static int is_own[BLOCKS];
+static int times = 1;
 static unsigned long long state;
 static unsigned long allocations, bytes, frees, left, left_bytes, held, held_bytes, peak, inherited, inherited_bytes;
 
@@ -25,7 +26,7 @@ static unsigned random_below(unsigned limit) {
 }
 
 static void work(int steps) {
-    while (steps-- > 0) {
+    for (steps *= times; steps > 0; steps--) {
         unsigned i = random_below(BLOCKS);
         if (!block[i]) {
             size[i] = 16 + random_below(2000);
@@ -83,7 +84,8 @@ static void run(int depth, int width) {
 int main(int argc, char **argv) {
     char byte;
     if (argc < 4) return 2;
-    if (argc > 4 && read(0, &byte, 1) != 1) return 3;
+    if (argc > 4 && strcmp(argv[4], "wait") != 0) times = atoi(argv[4]);
+    else if (argc > 4 && read(0, &byte, 1) != 1) return 3;
     state = strtoull(argv[1], 0, 10);
     run(atoi(argv[2]), atoi(argv[3]));
     tell("exit");

@@ -1,8 +1,9 @@
 /* A process and a child that cuts itself off. Usage: family_faults KIND FOLDER. Both allocate 100 blocks of 1000 bytes, free every
- * second one, then the child does what KIND says (chroot into FOLDER, setuid, unshare, seccomp, close, kill, plain), does the same
+ * second one, then the child does what KIND says (chroot into FOLDER, setuid, capset, unshare, seccomp, close, kill, plain), does the same
  * work again, forks a child that does it once, and ends. The parent works once more when the child has ended. Prints a line for each
  * process that ends: how many allocations it has made, and whether all its blocks kept their content. Must be run as root. */
 #define _GNU_SOURCE
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -46,6 +47,13 @@ static void forbid(void) {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) _exit(97);
 }
 
+/* Like a zygote of Chromium. The user stays root. */
+static int give_up_capabilities(void) {
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};
+    return (int)syscall(SYS_capset, &head, none);
+}
+
 static void tell(const char *who) {
     say("%s: %u allocations, %s\n", who, allocations, is_wrong ? "wrong" : "right");
 }
@@ -66,6 +74,7 @@ int main(int argc, char **argv) {
         work();
         if (!strcmp(kind, "chroot") && (chroot(argv[2]) || chdir("/"))) return 1;
         if (!strcmp(kind, "setuid") && (setgid(65534) || setuid(65534))) return 1;
+        if (!strcmp(kind, "capset") && give_up_capabilities()) return 1;
         if (!strcmp(kind, "unshare") && unshare(CLONE_NEWPID | CLONE_NEWNS)) return 1;
         if (!strcmp(kind, "seccomp")) forbid();
         if (!strcmp(kind, "close") && syscall(SYS_close_range, 3, ~0u, 0)) return 1;

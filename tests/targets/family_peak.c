@@ -1,5 +1,5 @@
-// Five processes that share a lock and know what all of them hold together. Usage: family_peak SEED. A block counts once, for as long as any
-// process holds it; a forked process holds what its parent held. Prints the highest sum: peak=BYTES blocks=COUNT, and at its end left=BLOCKS
+// Five processes that share a lock and know what all of them hold together. Usage: family_peak SEED [TIMES]; with the number, all
+// make this many times as many calls. A block counts once, for as long as any process holds it; a forked process holds what its parent held. Prints the highest sum: peak=BYTES blocks=COUNT, and at its end left=BLOCKS
 // left_bytes=BYTES: what was allocated and never freed by the process that allocated it, as far as no other process freed it last. A child
 // ends while it has the lock, and the first process unlocks when it has waited for the child.
 #define _GNU_SOURCE
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define BLOCKS 150
-#define IDS 4096
+#define IDS (1 << 20)
 
 static struct shared {
     volatile int lock;
@@ -27,6 +27,7 @@ static struct shared {
 static void *block[BLOCKS];
 static int id[BLOCKS], is_own[BLOCKS];
 static unsigned long long state;
+static int times = 1;
 
 static unsigned random_below(unsigned limit) {
     state = state * 6364136223846793005ull + 1442695040888963407ull;
@@ -50,7 +51,7 @@ static void let_go(int i, int by_end) {
 }
 
 static void work(int steps) {
-    for (; steps > 0; steps--) {
+    for (steps *= times; steps > 0; steps--) {
         lock();
         unsigned i = random_below(BLOCKS);
         if (block[i]) {
@@ -90,6 +91,7 @@ static void child_ended(int signal) {
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     state = strtoull(argv[1], 0, 10);
+    if (argc > 2) times = atoi(argv[2]);
     shared = mmap(0, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     signal(SIGCHLD, child_ended);
     work(300);

@@ -288,19 +288,55 @@ fn tasks_of_python_s_multiprocessing_are_counted() {
     assert_eq!((all.len(), forked), (12, 6), "the first, a tracker, a server, three pools of three");
 }
 
-/// As many processes as a soak has time for, one after another.
+/// Commands of a shell script: each allocates the same in every run.
+const COMMANDS: [(&str, &[&str]); 5] = [
+    ("/bin/true", &[]),
+    ("/usr/bin/expr", &["3", "+", "4"]),
+    ("/bin/cat", &["/etc/hostname"]),
+    ("/usr/bin/wc", &["-l", "/etc/passwd"]),
+    ("/usr/bin/basename", &["/usr/share/doc"]),
+];
+
+/// As many processes as a soak has time for, one after another. Each has the counts that its command has when it runs alone, which are
+/// DHAT's.
 #[test]
-fn many_short_processes_are_in_one_trace() {
-    let count: usize = if scale::soak() { 100_000 } else { 1_000 };
-    let script = format!("i=0; while [ $i -lt {count} ]; do /bin/true; i=$((i + 1)); done; echo $i");
+fn every_command_of_a_long_script_has_the_counts_of_a_run_alone() {
+    let rounds: usize = if scale::soak() { 20_000 } else { 200 };
+    let lines: String = COMMANDS.iter().map(|(path, words)| format!("{path} {}; ", words.join(" "))).collect();
+    let script = format!("i=0; while [ $i -lt {rounds} ]; do {lines} i=$((i + 1)); done; echo $i");
     let outcome = Program::new("/bin/sh").arg("-c").arg(script).option("--follow").option("--no-symbols").recorded();
-    assert_eq!(outcome.stdout, format!("{count}\n"), "{}", outcome.stderr);
     let all = processes(&outcome.trace);
-    let programs = all.values().filter(|process| process.command == ["/bin/true"]).count();
-    assert_eq!((all.len(), programs), (count + 1, count));
-    assert!(all.values().all(|process| process.end.is_some()));
+    assert_eq!(all.len(), COMMANDS.len() * rounds + 1);
+    assert!(all.values().filter(|process| process.index != 0).all(|process| {
+        process.end.is_some_and(|end| end.exit == Exit::Code(0)) && process.start == ProcessStart::Spawned
+    }));
+    let mut said = String::new();
+    for (path, words) in COMMANDS {
+        let program = Program::new(path).args(words);
+        let alone = program.option("--no-symbols").recorded();
+        said += &alone.stdout;
+        let totals = summary(&alone.trace);
+        assert_eq!(
+            Counts::of_totals(&totals),
+            dhat::run(&Program::new(path).args(words)).total,
+            "{path}: left is ours"
+        );
+        let expected = (Counts::of_totals(&totals), totals.deallocations, totals.temporary);
+        let command: Vec<&str> = [path].into_iter().chain(words.iter().copied()).collect();
+        let found: Vec<Totals> = all
+            .values()
+            .filter(|process| process.command == command)
+            .map(|process| process.end.expect("its end").totals)
+            .collect();
+        assert_eq!(found.len(), rounds, "{path}");
+        for one in found {
+            assert_eq!((Counts::of_totals(&one), one.deallocations, one.temporary), expected, "{path}");
+        }
+    }
+    assert!(outcome.stdout == said.repeat(rounds) + &format!("{rounds}\n"), "{}", outcome.stderr);
     let size = std::fs::metadata(&outcome.trace).expect("a file").len();
-    assert!(size < 50_000 + 40 * count as u64, "{size} bytes for {count} processes");
+    let most = 100_000 + 100 * all.len() as u64;
+    assert!(size < most, "{size} bytes for {} processes", all.len());
 }
 
 /// All of them run at the same time. Half of them execute a program.

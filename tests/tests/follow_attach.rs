@@ -36,7 +36,10 @@ fn every_process_that_starts_after_the_attach_has_its_own_counts() {
         let first = &all[&0];
         assert_eq!((first.pid, first.start, first.parent), (pid, ProcessStart::Attached, None));
         assert_eq!(first.end.expect("its end").exit, Exit::Code(0));
-        assert!(view::text(&ended.trace, &[]).contains("; the program ended with code 0\n"), "{name}");
+        let text = view::text(&ended.trace, &[]);
+        assert!(text.contains("; the program ended with code 0\n") && text.contains("\nnot freed  "), "{name}: {text}");
+        let said = ["heaptrack: all processes have ended\n", " not freed at the end\n"];
+        assert!(said.iter().all(|sentence| ended.text.contains(sentence)), "{name}: {}", ended.text);
     }
 }
 

@@ -18,6 +18,7 @@ fn a_child_that_cuts_itself_off_ends_only_its_own_part() {
         ("plain", true, Exit::Code(7)),
         ("chroot", false, Exit::Code(7)),
         ("setuid", false, Exit::Code(7)),
+        ("capset", false, Exit::Code(7)),
         ("unshare", false, Exit::Code(7)),
         ("seccomp", false, Exit::Code(7)),
         ("close", true, Exit::Code(7)),

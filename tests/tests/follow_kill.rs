@@ -1,6 +1,6 @@
 //! `--follow`: processes of a tree, its recorder, or all of them are killed at random moments. If only a process is killed, every call that
 //! had returned is in the file. If the recorder is killed, too, the file has every call that had returned 200 ms before.
-use format::{Block, Event, Process, Reader};
+use format::{Block, Event, Exit, Process, Reader};
 use heaptrack_tests::chance::Chance;
 use heaptrack_tests::folder::Folder;
 use heaptrack_tests::process::{signal, wait_for};
@@ -9,6 +9,7 @@ use heaptrack_tests::{promised, scale, targets};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -51,6 +52,12 @@ impl Family {
             .expect("heaptrack");
         let all = wait_for("the pids", || Some(counted(&counts)).filter(|all| all.len() == 4));
         Family { folder, recorder, pids: all.into_iter().map(|(pid, _)| pid).collect() }
+    }
+
+    /// Tells all processes to end.
+    fn stop(&self) {
+        let counts = File::options().write(true).open(self.folder.join("counts")).expect("the file that they map");
+        counts.write_all_at(&1u64.to_le_bytes(), 0).expect("writable");
     }
 
     fn trace(&self) -> PathBuf {
@@ -107,9 +114,9 @@ fn processes(trace: &Path) -> BTreeMap<u32, Process> {
     all
 }
 
-/// Compares the trace with the counts of the processes. A process that was killed may have been between a call and its count.
-fn compare(family: &Family) {
-    let told = family.told();
+/// Compares the trace with the counts of the processes, and whether they were killed. A process that was killed may have been between a
+/// call and its count.
+fn compare(family: &Family, told: BTreeMap<u32, (Counts, bool)>) {
     let recorded = processes(&family.trace());
     assert_eq!(told.len(), 4);
     for (pid, (counts, is_killed)) in told {
@@ -135,7 +142,32 @@ fn a_process_is_killed_and_the_others_go_on() {
         let victim = family.pids[chance.between(1, 4) as usize];
         signal("KILL", &[victim]);
         assert!(family.recorder.wait().expect("its end").success());
-        compare(&family);
+        compare(&family, family.told());
+    }
+}
+
+/// The parent of all others dies. They go on until they are told to stop, and the recording ends with the last of them.
+#[test]
+fn the_first_process_is_killed_and_its_children_go_on() {
+    let mut chance = Chance::new("kill the first process of a tree");
+    for _ in 0..scale::count(200) {
+        let mut family = Family::start(60_000, 0);
+        std::thread::sleep(Duration::from_micros(chance.between(0, 100_000)));
+        let first = family.pids[0];
+        signal("KILL", &[first]);
+        let before = family.finished();
+        wait_for("calls of the children", || {
+            family.finished().iter().all(|(pid, count)| *pid == first || *count > before[pid] + 100).then_some(())
+        });
+        family.stop();
+        assert_eq!(family.recorder.wait().expect("its end").code(), Some(128 + 9), "the end of the first process");
+        let all = counted(&family.folder.join("counts"));
+        let told = all.into_iter().map(|(pid, counts)| (pid, (counts, pid == first))).collect();
+        compare(&family, told);
+        let ends: Vec<Exit> =
+            processes(&family.trace()).values().map(|process| process.end.expect("its end").exit).collect();
+        assert_eq!(ends.iter().filter(|exit| **exit == Exit::Signal(9)).count(), 1, "{ends:?}");
+        assert_eq!(ends.iter().filter(|exit| **exit == Exit::Code(0)).count(), 3, "{ends:?}");
     }
 }
 

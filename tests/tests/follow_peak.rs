@@ -1,5 +1,6 @@
 //! `--follow`: the combined peak of a tree is what its processes held together, to the byte.
 use heaptrack_tests::attach::{Session, Target};
+use heaptrack_tests::replay::tables;
 use heaptrack_tests::replay::tree::{self, Peak};
 use heaptrack_tests::{Folder, Outcome, Program, Report, scale};
 use std::fmt::Write as _;
@@ -93,19 +94,26 @@ fn project(folder: &Folder, files: usize) {
     std::fs::write(folder.join("Makefile"), makefile).expect("writable");
 }
 
+/// Compares the peak with that of the tables of single processes, too.
+fn compare_twice(name: &str, trace: &Path) {
+    let report = compare(name, trace);
+    let by_tables = tables::peak(trace, &report.json()["processes"]);
+    assert_eq!(recorded_peak(&report), by_tables, "{name}: left is print's, right is that of the tables");
+}
+
 #[test]
-fn the_combined_peak_of_real_trees_equals_a_replay_by_hand() {
+fn the_combined_peak_of_real_trees_equals_two_replays_by_hand() {
     let script = "for i in 1 2 3; do ls -l /usr/share > /dev/null; (cat /etc/passwd | sort | wc -l); done; \
                   x=$(awk 'BEGIN { for (i = 0; i < 9999; i++) a[i] = i \"x\"; print length(a) }'); echo $x";
     let outcome = follow(&Program::new("/bin/sh").arg("-c").arg(script));
-    compare("sh", &outcome.trace);
+    compare_twice("sh", &outcome.trace);
     let folder = Folder::new();
     project(&folder, if scale::soak() { 30 } else { 4 });
     let outcome = follow(&Program::new("/usr/bin/make").arg("-j2").current_dir(folder.path()));
-    compare("make", &outcome.trace);
+    compare_twice("make", &outcome.trace);
     let python = "import multiprocessing as mp\n\
                   def work(count): return len([bytearray(1000 * count) for _ in range(count)])\n\
                   with mp.get_context('fork').Pool(3) as pool: print(sum(pool.map(work, range(100))))\n";
     let outcome = follow(&Program::new("/usr/bin/python3").arg("-c").arg(python));
-    compare("python", &outcome.trace);
+    compare_twice("python", &outcome.trace);
 }

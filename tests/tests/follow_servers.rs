@@ -1,10 +1,11 @@
-//! `--follow`: servers with workers, driven by their own clients. They answer as they do alone, the counts of blocks that they are known
-//! to make are exact, and the combined peak equals a replay by hand.
+//! `--follow`: servers with workers, driven by their own clients. They answer as they do alone, every process has the calls that a preloaded
+//! library counted in it, the counts of blocks that they are known to make are exact, and the combined peak equals two replays by hand.
 use format::{Exit, Process, ProcessStart};
 use heaptrack_tests::processes::processes;
-use heaptrack_tests::replay::tree;
+use heaptrack_tests::replay::{tables, tree};
 use heaptrack_tests::run::heaptrack;
-use heaptrack_tests::targets::workspace;
+use heaptrack_tests::tally::Tally;
+use heaptrack_tests::targets::{target, workspace};
 use heaptrack_tests::{Folder, Report, scale};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,6 +17,7 @@ struct Server {
     command: &'static str,
     /// Waits for the server, uses it, stops it. Its output must be the same with and without heaptrack.
     drive: &'static str,
+    /// Looks at the processes except for the first one, which is `env` and executes the server.
     check: fn(&[Process], &Report),
 }
 
@@ -49,7 +51,7 @@ fn check_nginx(all: &[Process], _: &Report) {
     let workers = workers(all);
     assert_eq!((all.len(), workers.len()), (3, 2), "the master and two workers");
     for worker in workers {
-        assert!(worker.inherited_bytes > 100_000 && worker.parent == Some(0), "{worker:?}");
+        assert!(worker.inherited_bytes > 100_000 && worker.parent == Some(1), "{worker:?}");
         assert!(worker.end.expect("its end").totals.allocations > 0, "{worker:?}");
     }
 }
@@ -116,9 +118,13 @@ fn run(server: &Server, folder: &Path, prefix: &str) -> (String, String) {
 #[test]
 fn servers_and_their_workers_are_in_one_trace() {
     for server in SERVERS.iter().filter(|server| server.name != "cluster" || scale::soak()) {
-        let (folder, alone) = (Folder::new(), Folder::new());
-        let prefix =
-            format!("exec {} --follow --no-symbols -o {}/trace.htz ", heaptrack().display(), folder.path().display());
+        let (folder, alone, tally) = (Folder::new(), Folder::new(), Tally::new());
+        let prefix = format!(
+            "exec {} --follow --no-symbols -o {}/trace.htz {} ",
+            heaptrack().display(),
+            folder.path().display(),
+            tally.words(&target("libtally.so")).join(" ")
+        );
         let (output, said) = run(server, folder.path(), &prefix);
         assert_eq!(output, run(server, alone.path(), "").0, "{}: {said}", server.name);
         let trace = folder.join("trace.htz");
@@ -128,7 +134,8 @@ fn servers_and_their_workers_are_in_one_trace() {
             assert!(end.by_exec || matches!(end.exit, Exit::Code(_) | Exit::Signal(_)), "{}: {process:?}", server.name);
         }
         let report = Report::of(&trace);
-        (server.check)(&all, &report);
+        (server.check)(&all[1..], &report);
+        assert_eq!(Tally::recorded(&trace), tally.counted(), "{}: left is ours, right is the library's", server.name);
         let peak = tree::peak(&trace);
         let found = (report.total("peak_bytes"), report.total("peak_allocations"), report.total("peak_time_ns"));
         assert_eq!(
@@ -137,6 +144,7 @@ fn servers_and_their_workers_are_in_one_trace() {
             "{}: left is print's, right is the replay's",
             server.name
         );
+        assert_eq!(tables::peak(&trace, &report.json()["processes"]), peak, "{}: left is of tables", server.name);
         assert_eq!(report.total("lost_events"), 0, "{}", server.name);
     }
 }

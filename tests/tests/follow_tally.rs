@@ -42,6 +42,15 @@ const TREES: &[(&str, &str, usize)] = &[
          Process.daemon(true, true); exit 3'",
         12,
     ),
+    // The workers end by themselves. One that is killed may be between a call and its count.
+    (
+        "multiprocessing",
+        "printf '%s\\n' 'import multiprocessing as mp' 'def work(count): return sum(len(bytearray(1000 + n)) for n in range(count))' \
+         'if __name__ == \"__main__\":' '    for method in (\"fork\", \"spawn\"):' '        pool = mp.get_context(method).Pool(3)' \
+         '        print(method, sum(pool.map(work, range(40))))' '        pool.close()' '        pool.join()' > pools.py; \
+         /usr/bin/python3 pools.py",
+        8,
+    ),
 ];
 
 /// Compares the calls of all processes.

@@ -43,6 +43,9 @@ fn traces() -> &'static Path {
         record_with(&folder, "screens-before", &["--memory-every", "20ms"], &[screens]);
         record(&folder, "allocators", &[target("own_names").to_str().expect("a path")]);
         merge(&folder, "tree", &["orders", "screens"]);
+        let family = target("family");
+        let line = format!("'{0}' 3 2 2; exec '{0}' 4 1 3", family.display());
+        record_with(&folder, "followed", &["--follow"], &["/bin/sh", "-c", &line]);
         record_memory(&folder, "memory");
         record_with(&folder, "memory-off", &["--memory-every", "off"], &[orders]);
         let pool = pool(&folder);

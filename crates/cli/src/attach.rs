@@ -101,6 +101,20 @@ enum Cause {
     Detached,
     /// The program ended, or replaced itself by another one.
     Over,
+    /// A tree was followed, and all of its processes have ended.
+    AllOver,
+}
+
+impl Cause {
+    /// How a session has ended that nobody asked to end.
+    fn ending(self) -> &'static str {
+        if self == Cause::AllOver { "all processes have ended" } else { "the program has ended, or become another one" }
+    }
+
+    /// What is said of blocks that were not freed.
+    fn left(self) -> &'static str {
+        if self == Cause::AllOver { "not freed at the end" } else { "still live at detach" }
+    }
 }
 
 pub fn run(options: &Attach) -> ExitCode {
@@ -161,7 +175,7 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     // The next signal means that the user does not want to wait for the detach.
     stop.store(false, Ordering::Release);
     let outcome = finish(options, cause, attached, recording, tree, &names, &limits);
-    let code = conclude(options, outcome, names, &path, &mut output, is_kde);
+    let code = conclude(options, cause, outcome, names, &path, &mut output, is_kde);
     if let Some(pushing) = pushing {
         pushing.finish(&path);
     }
@@ -346,6 +360,9 @@ fn wait(
         while left() > 0 && !is_asked() {
             std::thread::sleep(NOTICED);
         }
+        if left() == 0 {
+            return Cause::AllOver;
+        }
     }
     Cause::Over
 }
@@ -362,7 +379,7 @@ fn finish(
 ) -> Option<Outcome> {
     let mut exit = Exit::Detached;
     let detached = match cause {
-        Cause::Over => {
+        Cause::Over | Cause::AllOver => {
             exit = Exit::Unknown;
             Err(attached.end_children())
         }
@@ -391,7 +408,7 @@ fn finish(
         )),
         Err(children) => {
             if !options.recording.quiet {
-                say(format_args!("heaptrack: the program has ended, or become another one"));
+                say(format_args!("heaptrack: {}", cause.ending()));
             }
             tell_children("heaptrack", &children, options.recording.quiet);
         }
@@ -445,6 +462,7 @@ fn children_in_words(count: usize) -> String {
 /// Adds the last names, converts the file if its name asks for that, and reports what was recorded.
 fn conclude(
     options: &Attach,
+    cause: Cause,
     outcome: Option<Outcome>,
     names: Option<Names>,
     path: &Path,
@@ -458,7 +476,7 @@ fn conclude(
     let is_cut = outcome.write_error.is_some();
     let (search, quiet, max_size, with_names) =
         (&options.recording.search, options.recording.quiet, options.recording.max_size, names.is_some());
-    let left = "still live at detach";
+    let left = cause.left();
     let limits = options.recording.recorder.words();
     Ending { search, quiet, max_size, with_names, names, is_kde, is_sampled: false, left, limits }
         .conclude(&outcome, path, output);

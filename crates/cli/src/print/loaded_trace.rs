@@ -8,7 +8,7 @@ use crate::trouble::{counted, unreadable, without_domain};
 use analysis::view::{self, AllocatorRow, View};
 use analysis::{CodeClasses, Intervals, Misfit, ProcessTree, Profile, Query, StackTable, When, why_empty};
 use anyhow::Context;
-use format::Domain;
+use format::{Domain, Exit, Process};
 use heaptrack_trace::lens::Lens;
 use heaptrack_trace::{AskError, OpenOptions, OpenTrace, print_json};
 use std::io::Write;
@@ -149,9 +149,18 @@ impl LoadedTrace {
         let is_end = matches!(range.to, When::End) || range.to_ns >= self.trace.engine().runtime_ns();
         match is_end {
             false => Left::at(range.to_ns),
-            true if self.trace.engine().definitions().session.attached => Left::at_detach(),
+            true if self.runs_on() => Left::at_detach(),
             true => Left::leaked(),
         }
+    }
+
+    /// Returns true if the recording was attached and ended before the program, as far as is known. With `--follow`, the ends of all processes
+    /// are in the trace.
+    fn runs_on(&self) -> bool {
+        let definitions = self.trace.engine().definitions();
+        let has_ended = |process: &Process| process.end.is_some_and(|end| end.exit != Exit::Detached);
+        let all_ended = !definitions.processes.is_empty() && definitions.processes.values().all(has_ended);
+        definitions.session.attached && !all_ended
     }
 
     /// Returns the bytes and blocks that are live at the end of the range and are known leaks.

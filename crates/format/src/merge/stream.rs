@@ -443,7 +443,8 @@ impl<R: Read> Stream<R> {
             let process = self.process_of(process, merger);
             merger.news.threads.push((thread, process));
         }
-        self.waiting.extend(all.processes);
+        // The last of them is taken first. A process that is written again, because it has ended, must come after what was written before.
+        self.waiting.splice(0..0, all.processes.into_iter().rev());
         self.waiting.sort_by_key(|process| Reverse(process.events_before));
         self.start_processes(merger);
     }
