@@ -212,6 +212,7 @@ fn other_machines_need_the_token() {
     std::fs::write(&token, "abcdefghijklmnop\n").unwrap();
     let recorded = Recorded::start("0.0.0.0:0", &["--token-file", token.to_str().unwrap()]);
     let port = recorded.host().rsplit(':').next().unwrap().to_owned();
+    assert_eq!(recorded.address, format!("http://0.0.0.0:{port}/debug/pprof/heap"), "a secret gets into no log");
     let ask = |path: &str, headers: &str| {
         process::wait_for("the trace to be read", || {
             let stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
