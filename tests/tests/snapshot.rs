@@ -150,6 +150,29 @@ fn a_signal_takes_a_snapshot_each_time() {
     assert_eq!(counted(&trace), (30, 0));
 }
 
+/// A container that was killed starts again with the same name: what it has left stays.
+#[test]
+fn a_recording_with_the_same_name_keeps_the_snapshots_of_the_one_before() {
+    let folder = Folder::new();
+    let trace = folder.join("ledger.htz");
+    for (number, blocks) in [(1, 10), (2, 25)] {
+        let mut program = recorded(&trace, &["--snapshot-when", "sigusr1"]);
+        program.tell(&format!("+{blocks} 48"));
+        process::signal("USR1", &[program.pid]);
+        let snapshot = folder.join(&format!("ledger.snapshot-{number}.htz"));
+        process::wait_for("the snapshot", || snapshot.exists().then_some(()));
+        assert_eq!(counted(&snapshot), (blocks, 0));
+        assert_eq!(program.finish().0, 0);
+    }
+    assert_eq!(counted(&folder.join("ledger.snapshot-1.htz")), (10, 0));
+    // All of them together have a budget, and the newest one stays.
+    let mut program = recorded(&trace, &["--snapshot-when", "sigusr1", "--snapshots-size", "1k"]);
+    program.tell("+3 48");
+    process::signal("USR1", &[program.pid]);
+    process::wait_for("one snapshot", || (folder.names() == ["ledger.htz", "ledger.snapshot-3.htz"]).then_some(()));
+    assert_eq!(program.finish().0, 0);
+}
+
 /// Without that condition, it is passed on like all signals.
 #[test]
 fn a_signal_is_the_programs_own_if_nobody_asked_for_snapshots() {
@@ -182,6 +205,23 @@ fn a_signal_to_an_attached_recorder_takes_a_snapshot() {
     assert_eq!(process::code(recorder.wait().unwrap()), 0);
     assert_eq!(counted(&folder.join("x.htz")), (21, 0));
     assert_eq!(program.finish().0, 0);
+}
+
+/// Where no cgroup can be seen, the conditions about it are named.
+#[test]
+fn a_condition_that_cannot_hold_is_named() {
+    let folder = Folder::new();
+    let script = "mount -t tmpfs none /sys/fs/cgroup; exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "--propagation", "private", "sh", "-ec", script, "sh"]).arg(heaptrack());
+    command.args(["-q", "--snapshot-when", "cgroup=95%,heap=1G,pressure=10%", "-o"]).arg(folder.join("x")).arg("true");
+    let done = command.output().unwrap();
+    let text = String::from_utf8(done.stderr).unwrap();
+    let first =
+        "heaptrack: --snapshot-when cgroup=95% does not hold, because the program has no cgroup with a memory limit";
+    assert_eq!(text.lines().next(), Some(first));
+    let second = "heaptrack: --snapshot-when pressure=10% does not hold, because no memory pressure is known of the program's cgroup";
+    assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), [second], "{text}");
 }
 
 #[test]

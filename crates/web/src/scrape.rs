@@ -9,6 +9,7 @@
 //! GET /debug/pprof/heap?seconds=N   waits for N seconds and returns what changed in them
 //! GET /metrics                      sums and the largest places, as text
 //! ```
+use crate::connections::{Limits, serve};
 use crate::guard::{Refused, Token, is_own_host};
 use crate::server::BindError;
 use answers::Refusal;
@@ -96,14 +97,14 @@ pub struct ScrapeServer {
 impl ScrapeServer {
     /// `token`: the one that other machines need. Without it, one is made.
     pub fn bind(listen: &Listen, token: Option<Token>) -> Result<Self, BindError> {
-        let token = match token {
+        let made = match token {
             None if listen.is_open() => Some(Token::new().map_err(BindError::Token)?),
-            token => token,
+            _ => None,
         };
         let (listener, ip, address) = match listen {
             Listen::Tcp(wanted) => {
                 let (listener, bound) = bind_tcp(*wanted)?;
-                let query = token.as_ref().map(|token| format!("?token={}", token.text())).unwrap_or_default();
+                let query = made.as_ref().map(|made| format!("?token={}", made.text())).unwrap_or_default();
                 (Listener::Tcp(listener), Some(wanted.ip()), format!("http://{bound}/debug/pprof/heap{query}"))
             }
             Listen::Unix(path) => {
@@ -111,10 +112,11 @@ impl ScrapeServer {
                 (Listener::Unix(listener), None, format!("unix:{}", path.display()))
             }
         };
-        Ok(ScrapeServer { listener, guard: ScrapeGuard { ip, token }, address })
+        Ok(ScrapeServer { listener, guard: ScrapeGuard { ip, token: token.or(made) }, address })
     }
 
-    /// The address that a collector asks, with the token if one is needed.
+    /// The address that a collector asks. It has the token only if that was made here: a token that the user chose is a
+    /// secret that must not get into logs.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -124,17 +126,19 @@ impl ScrapeServer {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let shared = Arc::new(Shared { guard: self.guard, scrape });
         let routes = Router::new().fallback(route::<S>).with_state(shared);
+        let limits = Limits::default();
         runtime.block_on(async move {
             match self.listener {
                 Listener::Tcp(listener) => {
                     listener.set_nonblocking(true)?;
-                    axum::serve(tokio::net::TcpListener::from_std(listener)?, routes).await
+                    serve(tokio::net::TcpListener::from_std(listener)?, routes, limits).await;
                 }
                 Listener::Unix(listener) => {
                     listener.set_nonblocking(true)?;
-                    axum::serve(tokio::net::UnixListener::from_std(listener)?, routes).await
+                    serve(tokio::net::UnixListener::from_std(listener)?, routes, limits).await;
                 }
             }
+            Ok(())
         })
     }
 }
@@ -299,6 +303,20 @@ mod tests {
         assert_eq!(checked(&guard, "/metrics?token=0123456789abcdee", &[]), Err(Refused::ScrapeToken));
         assert_eq!(checked(&guard, "/metrics?token=0123456789abcdef", &[("host", "pod-7")]), Ok(()));
         assert_eq!(checked(&guard, "/metrics", &[("authorization", "Bearer 0123456789abcdef")]), Ok(()));
+    }
+
+    #[test]
+    fn an_address_has_only_a_token_that_was_made() {
+        let bound = |text: &str, token| ScrapeServer::bind(&Listen::parse(text).unwrap(), token).unwrap();
+        for text in ["0.0.0.0:0", "127.0.0.1:0"] {
+            let chosen = bound(text, Token::from_text("0123456789abcdef"));
+            assert!(chosen.address().ends_with("/debug/pprof/heap"), "{}", chosen.address());
+            assert!(chosen.guard.token.is_some_and(|token| token.is("0123456789abcdef")));
+        }
+        let made = bound("0.0.0.0:0", None);
+        let token = made.address().split_once("?token=").map(|(_, token)| token.to_owned()).unwrap();
+        assert!(token.len() == 32 && made.guard.token.is_some_and(|made| made.is(&token)));
+        assert!(bound("127.0.0.1:0", None).guard.token.is_none());
     }
 
     #[test]
