@@ -31,6 +31,12 @@ pub fn rank_sum_test(before: &[f64], after: &[f64]) -> f64 {
     exact.filter(|_| rough <= LIKELY).map_or(rough, |exact| exact.probability())
 }
 
+/// The smallest probability that the test can find between groups of these sizes: all numbers of one group are equal, and
+/// below all numbers of the other group, which are equal too.
+pub fn smallest_p(before: usize, after: usize) -> f64 {
+    rank_sum_test(&vec![0.0; before], &vec![1.0; after])
+}
+
 /// Twice the ranks of two groups, so that mean ranks are whole.
 struct Ranks {
     all: Vec<i64>,
@@ -105,5 +111,22 @@ mod tests {
         // In two new traces: 45 of 47,895 pairs.
         after[7] = 400.0;
         close(rank_sum_test(&[0.0; 300], &after), 45.0 / 47_895.0);
+    }
+
+    #[test]
+    fn the_smallest_value_can_be_reached() {
+        close(smallest_p(4, 4), 2.0 / 70.0);
+        close(smallest_p(13, 13), 2.0 / ways(26, 13));
+        close(smallest_p(30, 30), 2.0 / ways(60, 30));
+        // All new traces have the function, and no old one: no other division is as far from the mean.
+        close(smallest_p(3, 1), 0.25);
+        close(smallest_p(1, 3), 0.25);
+        close(smallest_p(300, 2), 1.0 / ways(302, 2));
+        for (before, after) in [(13, 13), (9, 9), (40, 7), (300, 10), (200, 20), (150, 150), (2000, 3)] {
+            let low: Vec<f64> = (0..before).map(f64::from).collect();
+            let high: Vec<f64> = (before..before + after).map(f64::from).collect();
+            let (separated, smallest) = (rank_sum_test(&low, &high), smallest_p(low.len(), high.len()));
+            assert!(smallest <= separated * (1.0 + 1e-9), "{before}/{after}: {smallest:e} {separated:e}");
+        }
     }
 }

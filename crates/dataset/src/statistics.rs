@@ -48,15 +48,6 @@ pub fn holm(values: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// The smallest value that a test of groups of these sizes can have: 2 divided by the number of ways to divide them.
-pub fn smallest_p(before: usize, after: usize) -> f64 {
-    let mut p = 2.0;
-    for at in 1..=before.min(after) {
-        p *= at as f64 / (before.max(after) + at) as f64;
-    }
-    p.min(1.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,7 +72,5 @@ mod tests {
     fn many_tests_are_corrected() {
         assert_eq!(holm(&[0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02]);
         assert_eq!(holm(&[0.6, 0.5]), [1.0, 1.0]);
-        close(smallest_p(4, 4), 2.0 / 70.0);
-        close(smallest_p(1, 3), 0.5);
     }
 }
