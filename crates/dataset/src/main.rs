@@ -19,6 +19,7 @@ mod passes;
 mod profile;
 mod publish;
 mod questions;
+mod rank_sum;
 mod report;
 mod rows;
 mod schema;
