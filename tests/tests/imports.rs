@@ -440,9 +440,9 @@ fn profiles_that_are_cut_anywhere_are_read_or_refused_with_one_sentence() {
     }
 }
 
-/// The most memory that the command may map for a file of at most some hundred kilobytes, in KiB. It maps half of it for
-/// any file: the binary, and the stacks of its threads.
-const MOST_KIB: u64 = 200 << 10;
+/// The most memory that the command may map for a file of at most some hundred kilobytes, in KiB. Before it has read a byte,
+/// a debug build with its libraries has mapped 40 MiB.
+const MOST_KIB: u64 = 100 << 10;
 
 /// `heaptrack WORDS`, with a limit on its memory (RLIMIT_AS). It must end by itself, and say at most one sentence.
 fn bounded(words: &[&str], what: &str) -> (i32, Vec<u8>) {
