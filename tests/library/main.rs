@@ -94,6 +94,27 @@ fn main() -> Result<(), Error> {
     assert!(profile.sites(&everything)?.iter().all(|site| site.costs.lifetime_ns().is_none()));
     assert!(profile.leaks(&everything).is_err() && profile.each_event(&everything, |_| ()).is_err());
 
+    // If blocks were sampled, each event stands for several, and a comparison is refused.
+    assert!(trace.sampled_every().is_none() && trace.weight(1) == 1.0);
+    let sampled = Trace::open(&words[2])?;
+    assert_eq!((sampled.sampled_every(), sampled.weight(1 << 20)), (Some(1000), 1.0));
+    let (mut taken, mut estimate) = (0, 0.0);
+    sampled.each_event(&everything, |event| {
+        if event.kind == EventKind::Alloc {
+            taken += 1;
+            estimate += sampled.weight(event.size);
+        }
+    })?;
+    let allocations = sampled.totals().allocations.unwrap_or(0);
+    assert!((estimate - allocations as f64).abs() < 0.01 * estimate, "{estimate} {allocations}");
+    assert!(taken < allocations, "{taken} {allocations}");
+    for (new, old) in [(&sampled, &trace), (&trace, &sampled)] {
+        let refused = [new.changes(old, &everything).err(), new.diff_view(old, &everything).err()];
+        for error in refused.into_iter().map(|error| error.map(|error| error.to_string()).unwrap_or_default()) {
+            assert!(error.contains("a comparison needs every block, and those of "), "{error}");
+        }
+    }
+
     // The answers of `heaptrack print --json`, and of two views.
     print!("{}", trace.json(&everything, None)?);
     print!("{}", trace.view("timeline", &Selection::new([("points", "8")])?)?);

@@ -19,6 +19,7 @@ pub mod phases;
 pub mod pprof;
 pub mod process;
 pub mod processes;
+pub mod profilers;
 pub mod promised;
 pub mod receiver;
 pub mod replay;

@@ -32,6 +32,7 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("libbump.so", "libbump.c", &["-shared", "-fPIC"], &[]),
     ("signals", "signals.c", &["-L.", "-lbump", "-Wl,-rpath,$ORIGIN"], &["libbump.so"]),
     ("handler_frees", "handler_frees.c", &["-L.", "-lbump", "-Wl,-rpath,$ORIGIN"], &["libbump.so"]),
+    ("heap_sample", "heap_sample.cpp", &["-ltcmalloc"], &[]),
     ("addon.node", "addon.c", &["-shared", "-fPIC", "-I/usr/include/node"], &[]),
     ("attach_phases_static", "attach_phases.c", &["-static"], &[]),
     ("attach_phases_static_pie", "attach_phases.c", &["-static-pie"], &[]),

@@ -114,6 +114,32 @@ fn exit_codes_and_output_are_those_of_cargo() {
     assert_eq!(words.heaptrack(&["test", "--no-such-option"]).0, 1, "as cargo's");
 }
 
+/// `cargo bench` builds for speed and without debug information, and gives each executable the word `--bench`.
+#[test]
+fn benchmarks_are_recorded() {
+    let words = Crate::new();
+    let manifest = fs::read_to_string(words.path("Cargo.toml")).unwrap();
+    fs::write(words.path("Cargo.toml"), manifest + "\n[[bench]]\nname = \"boxes\"\nharness = false\n").unwrap();
+    fs::create_dir_all(words.path("benches")).unwrap();
+    let bench = "#[inline(never)]\nfn make() {\n    std::hint::black_box(Box::new([0u8; 333]));\n}\nfn main() {\n    (0..50).for_each(|_| make());\n    \
+                 println!(\"{} {:?}\", words::count(10), std::env::args().skip(1).collect::<Vec<_>>());\n}\n";
+    fs::write(words.path("benches/boxes.rs"), bench).unwrap();
+    let (code, out, said) = words.heaptrack(&["bench", "--bench", "boxes", "--", "a b"]);
+    assert_eq!((code, out.as_str()), (0, "20 [\"a b\", \"--bench\"]\n"), "{said}");
+    let plain = words.run(&["bench", "--bench", "boxes", "--", "a b"]);
+    assert_eq!(String::from_utf8_lossy(&plain.stdout), out);
+    let trace = words.trace("boxes.htz");
+    assert_eq!(Report::of(&trace).counts(333), (50, 0));
+    assert!(has_frame(&trace, "boxes::make", "benches/boxes.rs"));
+    // Another one fails, and its exit code is cargo's.
+    fs::write(words.path("benches/boxes.rs"), "fn main() {\n    std::process::exit(3);\n}\n").unwrap();
+    let failed = [
+        words.heaptrack(&["bench", "--bench", "boxes"]).0,
+        process::code(words.run(&["bench", "--bench", "boxes"]).status),
+    ];
+    assert_eq!(failed, [101, 101]);
+}
+
 #[test]
 fn mistakes_in_budgets_are_found_before_tests_run() {
     let words = Crate::new();

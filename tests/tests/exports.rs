@@ -126,6 +126,31 @@ const PPROF: [(&str, &str); 7] = [
     ("inuse_space", "live_bytes"),
 ];
 
+/// The period of a sample is its rate, and the values are the estimates of `print --json`.
+#[test]
+fn pprof_has_the_rate_and_the_estimates_of_a_sample() {
+    let folder = Folder::new();
+    let sampled = Program::target("exported").option("--sample").option("1000").recorded();
+    for (trace, period) in [(&sampled.trace, 1000), (&recorded().trace, 1)] {
+        let file = export(&folder, trace, "pprof", &[]);
+        let raw = output(Command::new("go").args(["tool", "pprof", "-raw"]).arg(&file));
+        assert!(raw.contains("\nPeriodType: space bytes\n"), "{raw}");
+        assert!(raw.contains(&format!("\nPeriod: {period}\n")), "{raw}");
+        let said = raw.contains("sampled, on average once in 1000 bytes: the numbers are estimates");
+        assert_eq!(said, period == 1000, "{raw}");
+        let (report, sums) = (print(trace, &["--no-suppressions"]), sums_by_go(&file));
+        for (value, cost) in PPROF {
+            let sum: i64 = match cost {
+                "live_bytes" => number(&report["totals"]["leaked_bytes"]) as i64,
+                "live_allocations" => number(&report["totals"]["leaked_allocations"]) as i64,
+                cost => list(&report["allocations"]).iter().map(|entry| number(&entry[cost]) as i64).sum(),
+            };
+            assert_eq!(sums[value], sum, "{value}, period {period}");
+        }
+        assert!(sums["alloc_objects"] > 0);
+    }
+}
+
 #[test]
 fn pprof_is_read_by_the_npm_package_pprof_format() {
     let outcome = recorded();

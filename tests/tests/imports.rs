@@ -2,8 +2,8 @@
 //! absent; and damaged files are refused with one sentence.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::target;
-use heaptrack_tests::view::print;
-use heaptrack_tests::{Chance, Folder, Program, process, scale};
+use heaptrack_tests::{Chance, Folder, Program, process, profilers, scale};
+use heaptrack_trace::{Selection, Trace};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,40 +36,20 @@ fn plain(text: &str) -> u64 {
     text.replace(',', "").parse().unwrap_or_else(|_| panic!("no number: {text}"))
 }
 
-fn valgrind(tool: &str, out: &Path, options: &[&str]) {
-    let mut command = Command::new("valgrind");
-    command.args(["-q", "--run-libc-freeres=no", "--run-cxx-freeres=no"]).arg(format!("--tool={tool}"));
-    output(command.args(options).arg(format!("--{tool}-out-file={}", out.display())).arg(target("exported")));
-}
-
-/// Runs the program `exported` with an allocator that writes a heap profile, and returns the profile's path.
-fn profiled(folder: &Folder, library: &str, variable: &str, value: &str) -> PathBuf {
-    let mut command = Command::new(target("exported"));
-    command.env("LD_PRELOAD", format!("/usr/lib/x86_64-linux-gnu/{library}")).env(variable, value);
-    output(command.current_dir(folder.path()));
-    let name = folder.names().into_iter().find(|name| name.ends_with(".heap"));
-    folder.join(&name.unwrap_or_else(|| panic!("{library} wrote no profile")))
-}
-
-fn gperftools(folder: &Folder) -> PathBuf {
-    profiled(folder, "libtcmalloc.so", "HEAPPROFILE", folder.join("profile").to_str().unwrap())
-}
-
-fn jemalloc(folder: &Folder) -> PathBuf {
-    let conf = "prof:true,lg_prof_sample:0,prof_final:true,prof_accum:true,prof_prefix:profile";
-    profiled(folder, "libjemalloc.so", "MALLOC_CONF", conf)
-}
-
 fn dhat(folder: &Folder) -> PathBuf {
-    let file = folder.join("dhat.out");
-    valgrind("dhat", &file, &[]);
-    file
+    profilers::dhat(&Program::target("exported"), folder)
 }
 
 fn massif(folder: &Folder) -> PathBuf {
-    let file = folder.join("massif.out");
-    valgrind("massif", &file, &["--detailed-freq=1", "--threshold=0"]);
-    file
+    profilers::massif(&Program::target("exported"), folder)
+}
+
+fn gperftools(folder: &Folder) -> PathBuf {
+    profilers::gperftools(&Program::target("exported"), folder)
+}
+
+fn jemalloc(folder: &Folder) -> PathBuf {
+    profilers::jemalloc(&Program::target("exported"), folder)
 }
 
 const GO: &str = "
@@ -188,8 +168,12 @@ fn a_profile_of_massif_has_the_numbers_of_ms_print() {
 
 /// The total that `google-pprof` or `jeprof` prints: "Total: 24479 B" or "Total: 5 objects".
 fn total_of(tool: &str, option: &str, file: &Path) -> u64 {
+    total_by(tool, option, &target("exported"), file)
+}
+
+fn total_by(tool: &str, option: &str, program: &Path, file: &Path) -> u64 {
     let mut command = Command::new(tool);
-    let said = output(command.args(["--text", "--show_bytes", option]).arg(target("exported")).arg(file));
+    let said = output(command.args(["--text", "--show_bytes", option]).arg(program).arg(file));
     let line = said.lines().find_map(|line| line.strip_prefix("Total: ")?.split(' ').next());
     line.map(plain).unwrap_or_else(|| panic!("{tool} {option}: {said}"))
 }
@@ -270,6 +254,66 @@ fn sampled_profiles_are_scaled() {
     }
 }
 
+/// The live bytes and blocks of a profile of the older text format, by `go tool pprof -raw`.
+fn live_by_go(file: &Path) -> [u64; 2] {
+    let sums = heaptrack_tests::pprof::sums_by_go(file);
+    ["space", "objects"].map(|name| sums[name] as u64)
+}
+
+/// Blocks of 64 bytes to 512 KiB, one sample in 16 KiB: small blocks are scaled up 256 times, large ones hardly.
+#[test]
+fn a_profile_of_tcmallocs_sampler_has_the_numbers_of_its_tools() {
+    let folder = Folder::new();
+    let file = profilers::tcmalloc_sampler(&folder, 16 << 10);
+    let report = json(&file);
+    assert_eq!(report["losses"]["note"], "sampled, on average once in 16384 bytes: the numbers are estimates");
+    assert_eq!(totals(&report, ALL), [None, None], "the sampler knows only live blocks");
+    // google-pprof cuts off fractions of the total, we those of each stack, and Go those of each line.
+    let (lines, stacks) = (std::fs::read_to_string(&file).unwrap().matches('@').count() as u64 - 1, 3);
+    assert_eq!(report["leaked"].as_array().unwrap().len() as u64, stacks);
+    let options = ["--inuse_space", "--inuse_objects"];
+    for ((name, option), go) in LIVE.into_iter().zip(options).zip(live_by_go(&file)) {
+        let ours = report["totals"][name].as_u64().unwrap();
+        let google = total_by("google-pprof", option, &target("heap_sample"), &file);
+        assert!(google >= ours && google - ours < stacks, "{name}: {ours}, google-pprof has {google}");
+        assert!(ours >= go && ours - go < lines, "{name}: {ours}, Go has {go}");
+    }
+    // The program holds 4000 * 64 + 400 * 4096 + 8 * 524288 bytes. Every large block is taken.
+    let of = |function: &str| -> Value {
+        let text = heaptrack_tests::view::text(&file, &["--json", "--include", &format!("function:{function}")]);
+        serde_json::from_str(&text).unwrap()
+    };
+    assert_eq!(totals(&of("large"), LIVE), [Some(8 * 524_288), Some(8)]);
+    let medium = totals(&of("medium"), ["leaked_bytes"])[0].unwrap();
+    assert!((800_000..3_200_000).contains(&medium), "{medium} of 1638400 bytes");
+    assert!(totals(&of("freed"), LIVE) == [Some(0), Some(0)]);
+}
+
+fn jemalloc_pprof() -> PathBuf {
+    heaptrack_tests::targets::workspace().join("tests/imports/jemalloc_pprof/heap.pb.gz")
+}
+
+/// tests/imports/jemalloc_pprof made the file: 20 blocks of 1000 bytes, and 3 of 100,000, in size classes of jemalloc.
+#[test]
+fn a_profile_of_the_crate_jemalloc_pprof_has_the_numbers_of_go_tool_pprof() {
+    let file = jemalloc_pprof();
+    let report = json(&file);
+    let go = heaptrack_tests::pprof::sums_by_go(&file);
+    assert_eq!(go.keys().collect::<Vec<_>>(), ["inuse_space"], "the crate writes no number of blocks");
+    assert_eq!(totals(&report, LIVE), [Some(go["inuse_space"] as u64), None]);
+    assert_eq!((totals(&report, ALL), totals(&report, PEAK)), ([None, None], [None, None]));
+    let of = |function: &str| -> Value {
+        let text = heaptrack_tests::view::text(&file, &["--json", "--include", &format!("function:{function}")]);
+        serde_json::from_str(&text).unwrap()
+    };
+    for (function, size, blocks) in
+        [("jemalloc_pprof_example::keep", 1000, 20), ("jemalloc_pprof_example::hold", 100_000, 3)]
+    {
+        let bytes = blocks * profilers::size_class(size);
+        assert_eq!(totals(&of(function), LIVE), [Some(bytes), None], "{function}");
+    }
+}
+
 /// By stack: functions, files and lines, innermost first, and the costs that both sides know.
 fn stacks(report: &Value, costs: &[&str]) -> BTreeMap<String, Vec<u64>> {
     let mut stacks = BTreeMap::new();
@@ -343,51 +387,109 @@ fn what_needs_events_is_refused() {
     assert_eq!(heaptrack_tests::view::rows(&flame["folded"], &["value"]), 300);
 }
 
-/// In a soak, a file is cut at every byte; otherwise at every tenth one, or at 150 places.
-#[test]
-fn damaged_profiles_are_read_or_refused_with_one_sentence() {
-    let folder = Folder::new();
-    let makers: [fn(&Folder) -> PathBuf; 5] = [dhat, massif, gperftools, jemalloc, go_heap];
-    let damaged = folder.join("damaged");
-    let mut chance = Chance::new("damaged profiles");
-    for make in makers {
+/// A small file of each format that is read, made by its tool, and its name. Names of modules are made wrong, because looking
+/// them up would take most of the time.
+fn small_files(folder: &Folder) -> Vec<(&'static str, Vec<u8>)> {
+    let exported = Program::target("exported");
+    let few = ["--max-snapshots=10", "--detailed-freq=5", "--threshold=10"];
+    let kde = folder.join("kde.heaptrack");
+    let mut convert = Command::new(heaptrack());
+    output(convert.args(["export", "--to", "heaptrack"]).arg(exported.recorded().trace).arg("-o").arg(&kde));
+    let made = |name, make: &dyn Fn(&Folder) -> PathBuf| {
         let own = Folder::new();
-        let mut whole = std::fs::read(make(&own)).unwrap();
-        // The names of modules are not looked up, which would take most of the time.
-        (1..whole.len()).for_each(|at| whole[at] = if whole[at - 1..=at] == *b" /" { b'~' } else { whole[at] });
-        let step = if scale::soak() { 1 } else { 10.max(whole.len() / 150) };
-        let check = |bytes: &[u8], what: String| {
-            std::fs::write(&damaged, bytes).unwrap();
-            let done = print(&damaged, &["--json"]);
-            let said = String::from_utf8_lossy(&done.stderr).into_owned();
-            assert!(!said.contains("panicked") && said.lines().count() <= 1, "{what}: {said}");
-            match done.status.code() {
-                Some(0) => drop(serde_json::from_slice::<Value>(&done.stdout).unwrap()),
-                code => assert_eq!((code, done.stdout.len()), (Some(2), 0), "{what}: {said}"),
+        let mut bytes = std::fs::read(make(&own)).unwrap();
+        (1..bytes.len()).for_each(|at| bytes[at] = if bytes[at - 1..=at] == *b" /" { b'~' } else { bytes[at] });
+        (name, bytes)
+    };
+    vec![
+        made("dhat", &dhat),
+        made("massif", &|own| profilers::massif_with(&exported, own, &few)),
+        made("gperftools", &gperftools),
+        made("tcmalloc", &|own| profilers::tcmalloc_sampler(own, 512 << 10)),
+        made("jemalloc", &jemalloc),
+        made("go", &go_heap),
+        made("jemalloc_pprof", &|_| jemalloc_pprof()),
+        made("kde", &|_| kde.clone()),
+    ]
+}
+
+/// Every file is cut at every tenth byte, and in a soak at every one. The library that `print` uses reads the parts in this
+/// process, so a panic fails the test.
+#[test]
+fn profiles_that_are_cut_anywhere_are_read_or_refused_with_one_sentence() {
+    let folder = Folder::new();
+    let (cut, everything) = (folder.join("cut"), Selection::everything());
+    for (name, whole) in small_files(&folder) {
+        let mut counts = (0, 0);
+        for length in (0..whole.len()).step_by(if scale::soak() { 1 } else { 10 }) {
+            std::fs::write(&cut, &whole[..length]).unwrap();
+            match Trace::open(&cut).and_then(|trace| trace.json(&everything, Some(20))) {
+                Ok(text) => {
+                    serde_json::from_str::<Value>(&text).unwrap_or_else(|error| panic!("{name} {length}: {error}"));
+                    counts.0 += 1;
+                }
+                Err(error) => {
+                    let said = error.to_string();
+                    assert!(!said.is_empty() && !said.contains('\n'), "{name}, cut at {length}: {said}");
+                    counts.1 += 1;
+                }
             }
-        };
-        for length in (0..whole.len()).step_by(step) {
-            check(&whole[..length], format!("cut at {length}"));
         }
-        // `report` reads them for the page, and says the same about each.
-        let page = own.join("page.html");
-        for length in (0..whole.len()).step_by(whole.len() / if scale::soak() { 100 } else { 5 } + 1) {
-            std::fs::write(&damaged, &whole[..length]).unwrap();
-            let words = ["report", "--summary-only"];
-            let done = Command::new(heaptrack()).args(words).arg(&damaged).arg("-o").arg(&page).output().unwrap();
-            let said = String::from_utf8_lossy(&done.stderr).into_owned();
-            assert!(!said.contains("panicked") && said.lines().count() == 1, "report, cut at {length}: {said}");
-            assert_eq!(
-                process::code(done.status),
-                process::code(print(&damaged, &[]).status),
-                "report, cut at {length}: {said}"
-            );
+        println!("{name}: {} bytes, {} parts are read, {} are refused", whole.len(), counts.0, counts.1);
+        assert!(counts.1 > 0, "{name}: an empty file is refused");
+    }
+}
+
+/// The most memory that the command may map for a file of at most some hundred kilobytes, in KiB. Before it has read a byte,
+/// a debug build with its libraries has mapped 40 MiB.
+const MOST_KIB: u64 = 100 << 10;
+
+/// `heaptrack WORDS`, with a limit on its memory (RLIMIT_AS). It must end by itself, and say at most one sentence.
+fn bounded(words: &[&str], what: &str) -> (i32, Vec<u8>) {
+    let mut command = Command::new("sh");
+    let done = command
+        .args(["-c", "ulimit -v $0; exec \"$@\"", &MOST_KIB.to_string()])
+        .arg(heaptrack())
+        .args(words)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(!said.contains("panicked") && said.lines().count() <= 1, "{what}: {said}");
+    let code = process::code(done.status);
+    assert!(code == 0 || (code == 2 && done.stdout.is_empty() && !said.is_empty()), "{what}: {code} {said}");
+    (code, done.stdout)
+}
+
+/// The command, with a limit on its memory: files that are cut, and files of which one byte is another one. `report` reads
+/// them for the page, and says the same about each.
+#[test]
+fn damaged_profiles_are_read_or_refused_in_bounded_memory() {
+    let folder = Folder::new();
+    let (damaged, page) = (folder.join("damaged"), folder.join("page.html"));
+    let mut chance = Chance::new("damaged profiles");
+    for (name, whole) in small_files(&folder) {
+        let print = |bytes: &[u8], what: String| {
+            std::fs::write(&damaged, bytes).unwrap();
+            let (code, text) = bounded(&["print", "--json", damaged.to_str().unwrap()], &what);
+            if code == 0 {
+                serde_json::from_slice::<Value>(&text).unwrap_or_else(|error| panic!("{what}: {error}"));
+            }
+            code
+        };
+        let parts = scale::count(200) as usize;
+        for length in (0..whole.len()).step_by(whole.len() / parts + 1) {
+            let what = format!("{name}, cut at {length}");
+            let code = print(&whole[..length], what.clone());
+            if length % 4 == 0 {
+                let words = ["report", "--summary-only", damaged.to_str().unwrap(), "-o", page.to_str().unwrap()];
+                assert_eq!(bounded(&words, &what).0, code, "report, {what}");
+            }
         }
         for _ in 0..scale::count(300) {
             let mut bytes = whole.clone();
             let at = chance.between(0, whole.len() as u64) as usize;
             bytes[at] = chance.between(0, 256) as u8;
-            check(&bytes, format!("byte {at}"));
+            print(&bytes, format!("{name}, byte {at}"));
         }
     }
 }

@@ -133,6 +133,22 @@ fn the_inspector_lists_tools_and_calls_them() {
     assert_eq!(prompts["prompts"].as_array().unwrap().len(), 2);
 }
 
+/// As `heaptrack diff` does, because chance would look like changes.
+#[test]
+fn compare_refuses_a_sample() {
+    let (folder, _) = recorded();
+    let sampled = Program::target("exported").option("--sample").option("1000").recorded();
+    std::fs::copy(&sampled.trace, folder.join("sampled.htz")).unwrap();
+    let mut server = Server::new(&[], folder.path());
+    for (new, old) in [("exported.htz", "sampled.htz"), ("sampled.htz", "exported.htz")] {
+        let said = server.refused("compare", json!({ "trace": new, "base": old }));
+        assert!(said.starts_with("a comparison needs every block") && said.contains("sampled.htz"), "{said}");
+    }
+    let summary = server.ask("summary", json!({ "trace": "sampled.htz" }));
+    assert!(summary["not_seen"].to_string().contains("Blocks were sampled"), "{summary}");
+    server.close();
+}
+
 #[test]
 fn answers_are_those_of_print() {
     let (folder, trace) = recorded();

@@ -160,6 +160,7 @@ fn what_needs_every_block_refuses_a_sample() {
     for (arguments, words) in [
         (vec!["merge", trace, trace, "-o", out], "its blocks were sampled"),
         (vec!["diff", trace, trace], "a comparison needs every block"),
+        (vec!["analyze", "--no-browser", trace, "--compare", trace], "a comparison needs every block"),
         (vec!["check", "--max-peak", "1G", trace], "a budget needs every block"),
         (vec!["export", "--to", "heaptrack", trace, "-o", out], "--to heaptrack needs every block"),
         (vec!["export", "--to", "massif", trace, "-o", out], "--to massif needs every block"),

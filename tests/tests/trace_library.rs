@@ -43,7 +43,8 @@ fn a_program_outside_of_the_workspace_gets_the_answers_of_print() {
     let profile = folder.join("x.pb.gz");
     run(Command::new(heaptrack()).args(["export", "--to", "pprof"]).arg(trace).arg("-o").arg(&profile));
     let program = |name: &str, words: &[&Path]| run(Command::new(programs.join(name)).args(words));
-    let said = program("outside", &[trace, &profile]);
+    let sampled = Program::target("exported").option("--sample").option("1000").recorded();
+    let said = program("outside", &[trace, &profile, &sampled.trace]);
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0], view::text(trace, &["--json"]).trim_end());

@@ -105,6 +105,9 @@ fn serve(options: &Analyze) -> anyhow::Result<ExitCode> {
 
 fn store(options: &Analyze) -> anyhow::Result<Arc<TraceStore>> {
     let files: Vec<_> = options.files.iter().chain(&options.compare).map(|path| path.as_path()).collect();
+    if options.compare.is_some() {
+        files.iter().try_for_each(|file| crate::sampled::refuse(file, "a comparison"))?;
+    }
     // With several files, the page shows which one is bad and opens the others.
     if let [file] = files.as_slice() {
         look(file)?;

@@ -1,9 +1,11 @@
 //! The heap profiles of gperftools (and of tcmalloc's sampler) and of jemalloc: text with addresses.
 //!
 //! Must hold: if only some allocations were sampled, numbers are scaled up as the tools' own readers do it. A block of
-//! size S is sampled with the probability 1 - exp(-S / rate).
-use crate::{Frame, HeapProfile, Kind, LONGEST_PATH, MOST_MODULES, Module, Stack, VALUES, Value};
+//! size S is sampled with the probability 1 - exp(-S / rate). tcmalloc's sampler writes a line for each block, so fractions
+//! of blocks are added up by stack before they are cut off.
+use crate::{Frame, HeapProfile, Kind, LONGEST_PATH, MOST_MODULES, Module, Stack, VALUES, Value, Values};
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Live blocks and bytes, then all of them.
 type Counts = [u64; 4];
@@ -20,6 +22,8 @@ pub(crate) fn read_gperftools(text: &str) -> Result<HeapProfile, String> {
         _ => return Err(format!("it is of the unknown kind {}", kind.trim())),
     };
     let mut reader = Reader::new(Kind::Gperftools, rate);
+    // The heap profiler counts every call. tcmalloc's sampler repeats the live blocks instead.
+    reader.has_all = rate == 1;
     for line in lines.by_ref() {
         if line.starts_with("MAPPED_LIBRARIES") {
             break;
@@ -62,13 +66,17 @@ struct Reader {
     rate: u64,
     frames: HashMap<u64, u32>,
     has_all: bool,
+    /// If blocks were sampled: the estimates of each stack of the profile, and the stacks by the hashes of their frames.
+    estimates: Vec<[f64; 4]>,
+    by_hash: HashMap<u64, usize>,
 }
 
 impl Reader {
     fn new(kind: Kind, rate: u64) -> Self {
         let mut profile = HeapProfile::new(kind);
         profile.sampled_every = Some(rate).filter(|rate| *rate > 1);
-        Reader { profile, rate, frames: HashMap::new(), has_all: false }
+        let (estimates, by_hash) = (Vec::new(), HashMap::new());
+        Reader { profile, rate, frames: HashMap::new(), has_all: false, estimates, by_hash }
     }
 
     fn stack(&mut self, counts: Counts, addresses: &str) -> Result<(), String> {
@@ -84,21 +92,39 @@ impl Reader {
             frames.push(number);
         }
         let [live, live_bytes, all, all_bytes] = counts;
-        // tcmalloc's sampler repeats the live blocks, and jemalloc without prof_accum writes zeros.
-        self.has_all |= all != 0 && (all, all_bytes) != (live, live_bytes);
-        let (live, live_bytes) = scaled(live, live_bytes, self.rate);
-        let (all, all_bytes) = scaled(all, all_bytes, self.rate);
-        let mut values = [0; VALUES];
-        values[Value::LiveAllocations as usize] = live;
-        values[Value::LiveBytes as usize] = live_bytes;
-        values[Value::Allocations as usize] = all;
-        values[Value::AllocatedBytes as usize] = all_bytes;
-        self.profile.add_stack(Stack { frames, values })
+        // jemalloc without prof_accum writes zeros.
+        let repeats = self.profile.kind == Kind::Gperftools && (all, all_bytes) == (live, live_bytes);
+        self.has_all |= all != 0 && !repeats;
+        if self.rate <= 1 {
+            return self.profile.add_stack(Stack { frames, values: values_of(counts) });
+        }
+        let (live, all) = (scaled(live, live_bytes, self.rate), scaled(all, all_bytes, self.rate));
+        let estimate = [live.0, live.1, all.0, all.1];
+        let at = self.sampled_stack(frames)?;
+        self.estimates[at].iter_mut().zip(estimate).for_each(|(sum, value)| *sum += value);
+        Ok(())
+    }
+
+    /// Returns the index of the stack with these frames, and adds it if it is new.
+    fn sampled_stack(&mut self, frames: Vec<u32>) -> Result<usize, String> {
+        let mut hasher = DefaultHasher::new();
+        frames.hash(&mut hasher);
+        let next = self.profile.stacks.len();
+        let known = *self.by_hash.entry(hasher.finish()).or_insert(next);
+        if self.profile.stacks.get(known).is_some_and(|stack| stack.frames == frames) {
+            return Ok(known);
+        }
+        self.profile.add_stack(Stack { frames, values: [0; VALUES] })?;
+        self.estimates.push([0.0; 4]);
+        Ok(next)
     }
 
     /// `maps`: the lines of /proc/PID/maps.
     fn finish<'a>(self, maps: impl Iterator<Item = &'a str>) -> HeapProfile {
         let mut profile = self.profile;
+        for (stack, estimates) in profile.stacks.iter_mut().zip(self.estimates) {
+            stack.values = values_of(estimates.map(|estimate| estimate as u64));
+        }
         profile.known = vec![Value::LiveAllocations, Value::LiveBytes];
         if self.has_all {
             profile.known.extend([Value::Allocations, Value::AllocatedBytes]);
@@ -136,12 +162,21 @@ fn module(line: &str) -> Option<Module> {
     })
 }
 
+fn values_of([live, live_bytes, all, all_bytes]: Counts) -> Values {
+    let mut values = [0; VALUES];
+    values[Value::LiveAllocations as usize] = live;
+    values[Value::LiveBytes as usize] = live_bytes;
+    values[Value::Allocations as usize] = all;
+    values[Value::AllocatedBytes as usize] = all_bytes;
+    values
+}
+
 /// Estimates how many blocks and bytes there were.
-fn scaled(count: u64, bytes: u64, rate: u64) -> (u64, u64) {
-    if rate <= 1 || count == 0 || bytes == 0 {
-        return (count, bytes);
+fn scaled(count: u64, bytes: u64, rate: u64) -> (f64, f64) {
+    if count == 0 || bytes == 0 {
+        return (count as f64, bytes as f64);
     }
     let mean = bytes as f64 / count as f64;
     let scale = 1.0 / (1.0 - (-mean / rate as f64).exp());
-    ((count as f64 * scale) as u64, (bytes as f64 * scale) as u64)
+    (count as f64 * scale, bytes as f64 * scale)
 }

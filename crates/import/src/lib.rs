@@ -145,6 +145,8 @@ pub struct HeapProfile {
     pub known: Vec<Value>,
     /// The mean number of bytes between two samples, if not every allocation was counted. The values are estimates then.
     pub sampled_every: Option<u64>,
+    /// What else a reader of the numbers must know.
+    pub note: Option<String>,
 }
 
 impl HeapProfile {
@@ -163,6 +165,7 @@ impl HeapProfile {
             frames_of_stacks: 0,
             known: Vec::new(),
             sampled_every: None,
+            note: None,
         }
     }
 

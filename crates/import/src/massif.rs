@@ -1,4 +1,6 @@
-//! massif's output. Only its trees have stacks: that of the peak, and that of the last snapshot if it has one.
+//! massif's output. Only its trees have stacks: that of the highest snapshot with a tree, and that of the last snapshot if
+//! it has one. massif marks a snapshot as the peak when memory shrinks, so a program that frees nothing has no such mark,
+//! and a later snapshot may be higher than the marked one.
 use crate::dhat::add_frame;
 use crate::{HeapProfile, Kind, Stack, VALUES, Value};
 use std::collections::HashMap;
@@ -9,6 +11,13 @@ struct Snapshot<'a> {
     bytes: u64,
     kind: &'a str,
     tree: Vec<&'a str>,
+}
+
+impl Snapshot<'_> {
+    /// massif says `empty`, `detailed` or `peak`.
+    fn has_tree(&self) -> bool {
+        !matches!(self.kind, "" | "empty")
+    }
 }
 
 pub(crate) fn read(text: &str) -> Result<HeapProfile, String> {
@@ -32,12 +41,18 @@ pub(crate) fn read(text: &str) -> Result<HeapProfile, String> {
         }
     }
     let last = snapshots.len().checked_sub(1).ok_or("it has no snapshot")?;
-    let peak =
-        snapshots.iter().position(|snapshot| snapshot.kind == "peak").ok_or("none of its snapshots is the peak")?;
+    let trees = snapshots.iter().filter(|snapshot| snapshot.has_tree());
+    let peak = trees.max_by_key(|snapshot| snapshot.bytes).ok_or("none of its snapshots has a tree")?;
+    let most = snapshots.iter().map(|snapshot| snapshot.bytes).max().unwrap_or(0);
+    if most > peak.bytes {
+        let bytes = peak.bytes;
+        profile.note =
+            Some(format!("massif has no stacks of its highest snapshot, only of one with {bytes} of {most} bytes"));
+    }
     let mut frames: HashMap<String, u32> = HashMap::new();
     profile.known = vec![Value::PeakBytes];
-    add(&mut profile, &mut frames, &snapshots[peak], Value::PeakBytes)?;
-    if snapshots[last].kind != "empty" {
+    add(&mut profile, &mut frames, peak, Value::PeakBytes)?;
+    if snapshots[last].has_tree() {
         profile.known.push(Value::LiveBytes);
         add(&mut profile, &mut frames, &snapshots[last], Value::LiveBytes)?;
     }

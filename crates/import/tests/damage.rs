@@ -52,6 +52,65 @@ fn files_are_recognised_and_have_their_numbers() {
     }
 }
 
+/// massif marks a peak only when memory shrinks, and it has no tree of every snapshot.
+#[test]
+fn the_highest_snapshot_with_a_tree_is_the_peak_of_massif() {
+    let snapshot = |number: u64, bytes: u64, kind: &str| {
+        let tree = if kind == "empty" { String::new() } else { format!("n0: {bytes} 0x1: f (a.c:1)\n") };
+        format!("snapshot={number}\ntime={number}\nmem_heap_B={bytes}\nheap_tree={kind}\n{tree}")
+    };
+    let file = |snapshots: &[(u64, &str)]| {
+        let snapshots = (0..).zip(snapshots).map(|(number, (bytes, kind))| snapshot(number, *bytes, kind));
+        format!("desc: x\ncmd: ./a\ntime_unit: i\n{}", snapshots.collect::<String>())
+    };
+    let read = |snapshots: &[(u64, &str)]| import::read(Kind::Massif, file(snapshots).as_bytes());
+    for (snapshots, peak, live, note) in [
+        (&[(10, "detailed"), (30, "detailed")][..], 30, Some(30), None),
+        (&[(10, "detailed"), (40, "peak"), (20, "detailed")], 40, Some(20), None),
+        (&[(30, "peak"), (40, "detailed"), (5, "empty")], 40, None, None),
+        (
+            &[(30, "peak"), (70, "empty")],
+            30,
+            None,
+            Some("massif has no stacks of its highest snapshot, only of one with 30 of 70 bytes"),
+        ),
+    ] {
+        let profile = read(snapshots).unwrap();
+        assert_eq!(profile.total(Value::PeakBytes), peak, "{snapshots:?}");
+        assert_eq!(
+            profile.known.contains(&Value::LiveBytes).then(|| profile.total(Value::LiveBytes)),
+            live,
+            "{snapshots:?}"
+        );
+        assert_eq!(profile.note.as_deref(), note, "{snapshots:?}");
+    }
+    let error = read(&[(30, "empty")]).unwrap_err().to_string();
+    assert_eq!(error, "a profile of massif, but none of its snapshots has a tree");
+}
+
+/// A program that frees nothing has as many live blocks as allocations. Only tcmalloc's sampler repeats its live blocks.
+#[test]
+fn all_allocations_are_known_if_nothing_was_freed() {
+    let has_all = |text: &str| read(text.as_bytes()).unwrap().unwrap().known.contains(&Value::Allocations);
+    let gperftools = |kind: &str| {
+        format!("heap profile:      2:  16 [     2:  16] @ {kind}\n     2:  16 [     2:  16] @ 0x10 0x20\n")
+    };
+    let jemalloc = |all: &str| format!("heap_v2/1\n  t*: 2: 16 [{all}]\n@ 0x10 0x20\n  t*: 2: 16 [{all}]\n");
+    assert!(has_all(&gperftools("heapprofile")) && !has_all(&gperftools("heap_v2/524288")));
+    assert!(has_all(&jemalloc("2: 16")) && !has_all(&jemalloc("0: 0")));
+}
+
+/// tcmalloc's sampler writes a line for each block. A block of 64 bytes stands for 256.5 blocks of a sample in 16384 bytes.
+#[test]
+fn fractions_of_sampled_blocks_are_added_up() {
+    let line = |address: &str| format!("     1:       64 [     1:       64] @ {address}\n");
+    let header = "heap profile:      3:  192 [     3:  192] @ heap_v2/16384\n";
+    let profile =
+        read(format!("{header}{}{}{}", line("0x10"), line("0x20"), line("0x10")).as_bytes()).unwrap().unwrap();
+    let blocks: Vec<u64> = profile.stacks.iter().map(|stack| stack.values[Value::LiveAllocations as usize]).collect();
+    assert_eq!(blocks, [513, 256]);
+}
+
 /// Texts of which each line is a field of the right kind: the line's end or its first letter is the number of the field,
 /// the next letter the length.
 #[test]

@@ -36,6 +36,7 @@ const STACK: usize = 8 << 20;
 /// The limits of the work.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
+    /// 0, and also if none can be started: the calling thread does the work. It then ends the time limit only between pieces.
     pub threads: usize,
     /// `None`: until all is done.
     pub time: Option<Duration>,
@@ -87,12 +88,19 @@ pub fn resolve_all(
         left_modules,
     });
     let (sender, pieces) = mpsc::sync_channel(4);
-    for _ in 0..budget.threads.max(1) {
-        // Not joined, because a thread that reads a huge file must not delay the end.
-        start(Arc::clone(&shared), sender.clone());
-    }
-    drop(sender);
     let end = budget.time.map(|time| Instant::now() + time);
+    // Not joined, because a thread that reads a huge file must not delay the end.
+    let started = (0..budget.threads).filter(|_| start(Arc::clone(&shared), sender.clone())).count();
+    drop(sender);
+    if started == 0 {
+        // Not through the channel, which would be full after a few pieces.
+        work(&shared, &mut |symbols| {
+            sink(Some(symbols), shared.progress(total));
+            shared.stop.store(end.is_some_and(|end| Instant::now() >= end), Ordering::Relaxed);
+            true
+        });
+        return shared.done.load(Ordering::Relaxed) == total;
+    }
     forward(&pieces, end, shared.search.debuginfod.is_some(), |symbols| sink(symbols, shared.progress(total)));
     shared.stop.store(true, Ordering::Relaxed);
     // Finished pieces are not thrown away.
@@ -136,15 +144,14 @@ impl Shared {
     }
 }
 
-fn start(shared: Arc<Shared>, pieces: mpsc::SyncSender<Symbols>) {
-    let (theirs, to) = (Arc::clone(&shared), pieces.clone());
+/// Returns false if the thread cannot be started.
+fn start(shared: Arc<Shared>, pieces: mpsc::SyncSender<Symbols>) -> bool {
     let builder = std::thread::Builder::new().name("heaptrack-names".into()).stack_size(STACK);
-    if builder.spawn(move || work(&theirs, &to)).is_err() {
-        work(&shared, &pieces);
-    }
+    builder.spawn(move || work(&shared, &mut |symbols| pieces.send(symbols).is_ok())).is_ok()
 }
 
-fn work(shared: &Shared, pieces: &mpsc::SyncSender<Symbols>) {
+/// Resolves one module after the other, until none is left or `take` returns false.
+fn work(shared: &Shared, take: &mut dyn FnMut(Symbols) -> bool) {
     while !shared.stop.load(Ordering::Relaxed) {
         let next = shared.works.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let Some(work) = next else { return };
@@ -157,7 +164,7 @@ fn work(shared: &Shared, pieces: &mpsc::SyncSender<Symbols>) {
         let mut gone_on = true;
         let send = |symbols: Symbols, count: usize| {
             shared.done.fetch_add(count, Ordering::Relaxed);
-            gone_on = gone_on && pieces.send(symbols).is_ok();
+            gone_on = gone_on && take(symbols);
             gone_on && !is_over()
         };
         // One of several processes: its JIT compiler wrote a map of its own.

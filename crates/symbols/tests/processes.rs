@@ -4,7 +4,7 @@ use format::{Frame, Module, RawBlock, StackEncoder, Symbols};
 use symbols::{Budget, Search, Wanted, resolve_all};
 
 /// The names that are found for code at the same address in each of these modules.
-fn names(pids: &[u32]) -> Vec<(u16, Vec<String>)> {
+fn names(pids: &[u32], threads: usize) -> Vec<(u16, Vec<String>)> {
     let modules: Vec<Module> = (1u16..)
         .zip(pids)
         .map(|(instance, pid)| Module { instance, path: Module::path_of_code(*pid), end: 1 << 47, ..Module::default() })
@@ -17,7 +17,7 @@ fn names(pids: &[u32]) -> Vec<(u16, Vec<String>)> {
     let mut wanted = Wanted::new();
     blocks.iter().for_each(|block| wanted.add(block));
     let mut found: Vec<(u16, Vec<String>)> = Vec::new();
-    let budget = Budget { threads: 1, time: None, memory: None };
+    let budget = Budget { threads, time: None, memory: None };
     resolve_all(wanted.take(), Search::default(), None, None, budget, |piece, _| {
         let Some(Symbols { modules, functions, strings, .. }) = piece else { return };
         for module in modules {
@@ -30,15 +30,19 @@ fn names(pids: &[u32]) -> Vec<(u16, Vec<String>)> {
     found
 }
 
+/// Without a thread for the work (none could be started), the caller does it. It has more modules than a channel has room for.
 #[test]
 fn code_at_the_same_address_has_the_name_that_its_own_process_gave_it() {
     // Pids that no process can have, so that no other program writes these files.
-    let pids = [1, 2, 3].map(|number| u32::MAX - 8 * std::process::id() - number);
+    let pids = [1, 2, 3, 4, 5, 6].map(|number| u32::MAX - 8 * std::process::id() - number);
     let path = |pid: u32| format!("/tmp/perf-{pid}.map");
     std::fs::write(path(pids[0]), "1000 10 first\n").unwrap();
-    std::fs::write(path(pids[1]), "1000 10 second\n").unwrap();
-    let found = names(&pids);
+    std::fs::write(path(pids[5]), "1000 10 last\n").unwrap();
+    let found = [0, 1, 3].map(|threads| names(&pids, threads));
     std::fs::remove_file(path(pids[0])).unwrap();
-    std::fs::remove_file(path(pids[1])).unwrap();
-    assert_eq!(found, [(1, vec!["first".to_owned()]), (2, vec!["second".to_owned()]), (3, vec![])]);
+    std::fs::remove_file(path(pids[5])).unwrap();
+    let unnamed = (2..6).map(|instance| (instance, vec![]));
+    let expected: Vec<_> =
+        [(1, vec!["first".to_owned()])].into_iter().chain(unnamed).chain([(6, vec!["last".to_owned()])]).collect();
+    found.iter().for_each(|found| assert_eq!(*found, expected));
 }

@@ -60,8 +60,8 @@ pub(crate) fn add(profile: &HeapProfile, path: Option<&Path>, engine: &mut Engin
     blocks.extend(path.map(|path| look_up_blocks(path, &blocks)).unwrap_or_default());
     let totals = Totals { runtime_ns: profile.duration_ns, ..Totals::default() };
     blocks.push(Summary { complete: true, exit: Exit::Unknown, totals }.to_block());
-    if let Some(bytes) = profile.sampled_every {
-        let note = format!("sampled, on average once in {bytes} bytes: the numbers are estimates");
+    let sampled = |bytes| format!("sampled, on average once in {bytes} bytes: the numbers are estimates");
+    if let Some(note) = profile.sampled_every.map(sampled).or_else(|| profile.note.clone()) {
         blocks.push(Losses { note: Some(note), ..Losses::default() }.to_block());
     }
     blocks.iter().for_each(|block| engine.add(block));

@@ -158,7 +158,19 @@ impl Trace {
         Ok(judged.map_err(analysis::AnswerError::from)?.into_iter().map(Leak::from).collect())
     }
 
-    /// Calls `each` for every allocation and every free in the selected part, in their order.
+    /// If blocks were sampled (`heaptrack --sample`): the mean number of bytes between two samples.
+    pub fn sampled_every(&self) -> Option<u64> {
+        Some(self.open.engine().definitions().session.sampling?.rate)
+    }
+
+    /// How many blocks of the program a block of this size stands for: 1, or more if blocks were sampled.
+    pub fn weight(&self, size: u64) -> f64 {
+        let sampling = self.open.engine().definitions().session.sampling;
+        sampling.map_or(1.0, |sampling| sampling.weight(size).blocks)
+    }
+
+    /// Calls `each` for every allocation and every free in the selected part, in their order. If blocks were sampled, these
+    /// are the events of the blocks that were taken, and each stands for [`Trace::weight`] events of the program.
     pub fn each_event(&self, selection: &Selection, mut each: impl FnMut(&Event)) -> Result<(), Error> {
         self.needs_events("events")?;
         let query = self.fitting(selection)?;
@@ -169,7 +181,8 @@ impl Trace {
     }
 
     /// Calls `each` for every block that was allocated in the selected part: when it is freed, and at the end for those
-    /// that are still live. Keeps only the live blocks in memory.
+    /// that are still live. Keeps only the live blocks in memory. If blocks were sampled, each stands for
+    /// [`Trace::weight`] blocks of the program.
     pub fn each_block(&self, selection: &Selection, mut each: impl FnMut(&Block)) -> Result<(), Error> {
         let mut live: BTreeMap<u64, Block> = BTreeMap::new();
         self.each_event(selection, |event| {
@@ -185,7 +198,9 @@ impl Trace {
     }
 
     /// What changed since another trace, by function, the largest change first. The word `cost` says in which cost.
+    /// Refused if blocks of either trace were sampled, because chance would look like changes.
     pub fn changes(&self, base: &Trace, selection: &Selection) -> Result<Vec<Change>, Error> {
+        self.can_be_compared(base)?;
         let (query, before) = (self.fitting(selection)?, base.fitting(selection)?);
         let cost = query.cost_of_diff();
         for trace in [self, base] {
@@ -203,8 +218,9 @@ impl Trace {
         self.compared_view(name, None, selection)
     }
 
-    /// As [`Trace::view`], for the view `diff` with another trace as its base.
+    /// As [`Trace::view`], for the view `diff` with another trace as its base. Refused as [`Trace::changes`] is.
     pub fn diff_view(&self, base: &Trace, selection: &Selection) -> Result<String, Error> {
+        self.can_be_compared(base)?;
         let name = base.path().to_string_lossy().into_owned();
         self.compared_view("diff", Some(base), &selection.clone().with("compare", &name)?)
     }
@@ -282,6 +298,19 @@ impl Trace {
         match self.open.engine().definitions().knows(cost) {
             true => Ok(()),
             false => Err(BadQuery::Whole(format!("{path} does not know the cost `{}`", cost.name())).into()),
+        }
+    }
+
+    /// Refuses a comparison with estimates, as `heaptrack diff` does.
+    fn can_be_compared(&self, base: &Trace) -> Result<(), Error> {
+        match [self, base].into_iter().find(|trace| trace.sampled_every().is_some()) {
+            None => Ok(()),
+            Some(trace) => {
+                let path = trace.path().display();
+                Err(Error::Selection(format!(
+                    "a comparison needs every block, and those of {path} were sampled (--sample)"
+                )))
+            }
         }
     }
 
