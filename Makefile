@@ -33,7 +33,7 @@ DATASET := target/release/heaptrack-dataset
 
 .PHONY: all static viewer dataset setup setup-soak demo check test checks lint doc unit models soak bench compatibility install install-files dist clean
 .PHONY: end-to-end end-to-end-long end-to-end-short end-to-end-alone
-.PHONY: soak-unit soak-fuzz soak-address soak-thread soak-checks soak-alone soak-short soak-long soak-allocators soak-mcp soak-memory soak-viewer soak-fleet soak-dist fuzz fuzz-build
+.PHONY: soak-unit soak-fuzz soak-address soak-thread soak-checks soak-alone soak-short soak-long soak-allocators soak-mcp soak-memory soak-viewer soak-fleet soak-populations soak-dist fuzz fuzz-build
 
 all: static
 
@@ -129,7 +129,7 @@ end-to-end-alone:
 
 # HEAPTRACK_SOAK=1: tests make all their repetitions (tests/src/scale.rs). Each part takes less than an hour and can be
 # made by itself.
-SOAK := unit address thread checks fuzz alone short long allocators mcp memory viewer fleet production dist
+SOAK := unit address thread checks fuzz alone short long allocators mcp memory viewer fleet populations production dist
 soak: setup-soak static
 	@for part in $(SOAK); do $(MAKE) --no-print-directory soak-$$part || exit; done
 
@@ -167,11 +167,15 @@ soak-viewer: static viewer
 	CRAWL_STATES=2000 $(END_TO_END) $(call suites,viewer_wasm)
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) tests/viewer/bench.sh
 
-# 2,000 traces of 22 programs, PySpark with two workers, chDB and DuckDB; ten million rows; how often `dataset diff` is wrong; killed
-# writers. Needs a network and Java; tests/fleet/soak.sh says what it does.
+# 2,000 traces of 36 services in three versions, PySpark with two workers, chDB and DuckDB; ClickHouse's tables and the dashboard; ten million
+# rows; killed writers. Needs a network and Java; tests/fleet/soak.sh says what it does.
 soak-fleet: static dataset
-	tests/fleet/soak.sh $(CURDIR)/$(BINARY) $(CURDIR)/$(DATASET) target/fleet
+	tests/fleet/soak.sh $(CURDIR)/$(BINARY) $(CURDIR)/$(DATASET) target/fleet record killed dataset scaled
 	HEAPTRACK_SOAK=1 $(CARGO) test -p heaptrack-dataset
+
+# How often `dataset diff` is wrong, with 30,000 recordings of two programs.
+soak-populations: static dataset
+	tests/fleet/soak.sh $(CURDIR)/$(BINARY) $(CURDIR)/$(DATASET) target/fleet populations
 
 # Fuzzers guided by coverage, with AddressSanitizer (fuzz/). They need only the toolchain and a C++ compiler.
 # They run two at a time, so nine targets of ten minutes each take 45 minutes.

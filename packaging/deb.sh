@@ -9,8 +9,8 @@ documents=$root/usr/share/doc/heaptrack
 zsh=$root/usr/share/zsh
 
 make --no-print-directory --silent install-files PREFIX=/usr DESTDIR="$root"
-# Debian wants no symbol table in a package. The archive's binary keeps its own, so that backtraces have names.
-strip --strip-all "$root/usr/bin/heaptrack"
+# Debian wants no symbol table in a package. The archive's binaries keep their own, so that backtraces have names.
+strip --strip-all "$root/usr/bin/heaptrack" "$root/usr/bin/heaptrack-dataset"
 # Debian reserves site-functions for the administrator.
 mv "$zsh/site-functions" "$zsh/vendor-completions"
 gzip -n -9 "$root"/usr/share/man/man1/*.1

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints the licences of everything in the binary: each crate with its licence texts, then the components that are not
+# Prints the licences of everything in the binaries: each crate with its licence texts, then the components that are not
 # crates (packaging/licences/*.txt). A text that several crates share is printed once.
 set -eu
 cd "$(dirname "$0")/.."
@@ -21,7 +21,7 @@ print_once() {
 }
 
 echo "heaptrack contains code of the projects below, under these licences."
-${CARGO:-cargo} tree --locked -p heaptrack -e normal --target x86_64-unknown-linux-gnu --prefix none -f '{p}|{l}' |
+${CARGO:-cargo} tree --locked -p heaptrack -p heaptrack-dataset -e normal --target x86_64-unknown-linux-gnu --prefix none -f '{p}|{l}' |
     sed 's/ (\*)$//; s/ (proc-macro)//' | grep -v ' (/' | LC_ALL=C sort -u |
     while IFS='|' read -r package licence; do
         folder=$(echo "$package" | sed 's/ v/-/')

@@ -46,6 +46,9 @@ heaptrack_print launched.htz | grep -q main || stop "print does not name main"
 heaptrack report launched.htz -o launched.html
 grep -q '</html>' launched.html || stop "the report is not whole"
 
+heaptrack dataset add fleet launched.htz --service program --host a --version 1
+heaptrack dataset report fleet | grep -q 'program 1' || stop "the dataset does not have the trace"
+
 ./program wait &
 pid=$!
 # Before its exec, the new process is still the shell.
@@ -60,4 +63,4 @@ wait "$pid" || true
 apt-get remove -y heaptrack
 files >after
 cmp before after || stop "apt-get remove leaves files: $(diff before after | head -n 5)"
-echo "installed, recorded, attached, printed, reported and removed; nothing is left"
+echo "installed, recorded, attached, printed, reported, added to a dataset and removed; nothing is left"

@@ -16,6 +16,8 @@ zoo="lua5.4 liblua5.4-dev luajit python3-greenlet guile-3.0 erlang-base erlang-d
 allocators="cmake linux-perf rustc-web rust-web-src"
 # What `make soak-memory` needs.
 memory="python3-numpy"
+# Releases beside Debian's own ones that `make soak-fleet` records.
+fleet="lua5.1 lua5.3 cpp-11"
 # What `make soak-production` needs.
 production="qemu-system-x86 busybox-static systemd"
 
@@ -56,7 +58,7 @@ find_missing() {
         fi
     done
     if [ "$what" = soak ] && command -v dpkg-query >/dev/null 2>&1; then
-        for package in $zoo $allocators $memory $production debootstrap lintian firefox-esr; do has_package "$package" || echo "$package"; done
+        for package in $zoo $allocators $memory $fleet $production debootstrap lintian firefox-esr; do has_package "$package" || echo "$package"; done
     fi
 }
 

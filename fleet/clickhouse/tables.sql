@@ -27,6 +27,7 @@ CREATE TABLE IF NOT EXISTS sessions (
     peak_time_us Nullable(Int64),
     peak_rss_bytes Nullable(Int64),
     lost_events Nullable(Int64),
+    sampling_rate_bytes Nullable(Int64),
     service LowCardinality(String),
     date Date,
     host LowCardinality(String)
@@ -164,3 +165,5 @@ CREATE TABLE IF NOT EXISTS frames (
     inlined Bool,
     own_code Bool
 ) ENGINE = MergeTree ORDER BY (frame);
+-- Columns that later versions of heaptrack added, for tables that were made before.
+ALTER TABLE sessions ADD COLUMN IF NOT EXISTS sampling_rate_bytes Nullable(Int64) AFTER lost_events;

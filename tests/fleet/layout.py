@@ -1,5 +1,20 @@
-"""The folders that record.py writes: SERVICE/VERSION/HOST/DATE/N.htz. Labels follow from the service and the host."""
+"""The folders that record.py writes: SERVICE/VERSION/HOST/DATE/N.htz. Labels follow from the service, version and host."""
 import os
+
+from programs import release
+
+# By which columns the rows of each table's files are sorted (docs/fleet.md).
+SORTED_BY = {
+    "sessions": ["version", "session"],
+    "labels": ["key", "value", "session"],
+    "sites": ["function", "version", "session", "stack"],
+    "stacks": ["stack", "level"],
+    "frames": ["frame"],
+    "buckets": ["session", "bucket"],
+    "leaks": ["verdict", "function", "session"],
+    "memory": ["kind", "session", "instant"],
+    "processes": ["session", "process"],
+}
 
 
 def places(folder):
@@ -9,4 +24,7 @@ def places(folder):
         if traces:
             service, version, host, date = os.path.relpath(place, folder).split(os.sep)
             labels = {"team": "web" if service < "h" else "tools", "region": host[-1]}
+            number = release(service, version)
+            if number:
+                labels["release"] = f"{service}-{number}"
             yield service, version, host, date, labels, traces

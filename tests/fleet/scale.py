@@ -14,13 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from layout import SORTED_BY
+
 dataset, out, wanted = sys.argv[1], sys.argv[2], int(sys.argv[3])
-SORT = {
-    "sessions": ["version", "session"],
-    "labels": ["key", "value", "session"],
-    "sites": ["function", "version", "session", "stack"],
-    "leaks": ["verdict", "function", "session"],
-}
+SORT = {table: SORTED_BY[table] for table in ("sessions", "labels", "sites", "leaks")}
 files = {table: sorted(glob.glob(f"{dataset}/{table}/*/*/*/*.parquet")) for table in SORT}
 rows = sum(pq.read_metadata(file).num_rows for file in files["sites"])
 times = -(-wanted // rows)
@@ -42,7 +39,8 @@ for table, names in files.items():
         all = pa.concat_tables(copies).sort_by([(key, "ascending") for key in SORT[table]])
         path = f"{table}/{place}/{batch:016x}.parquet"
         os.makedirs(os.path.dirname(f"{out}/{path}"), exist_ok=True)
-        pq.write_table(all, f"{out}/{path}", row_group_size=65536, compression="zstd", write_page_index=True)
+        sorting = [pq.SortingColumn(all.column_names.index(key)) for key in SORT[table]]
+        pq.write_table(all, f"{out}/{path}", row_group_size=65536, compression="zstd", write_page_index=True, sorting_columns=sorting)
         service, date, host = (part.split("=", 1)[1] for part in place.split("/"))
         entry = entries.setdefault(batch, dict(schema=1, kind="add", batch=batch, change=0, service=service, date=date, host=host, sessions=[batch], replaces=[], files=[]))
         entry["files"].append(dict(table=table, path=path, rows=len(all), bytes=os.path.getsize(f"{out}/{path}")))

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Shows what pyarrow reads of a dataset's files for typical questions: skipping.py DATASET.
+"""Shows what pyarrow reads of a dataset's files for the questions of fleet/: skipping.py DATASET MOST-PERCENT.
 
-Checks that every column has statistics, that rows are sorted, and that row groups have at most 65,536 rows. Then counts
-the bytes that are read for a question with its filter, against all bytes of the table.
+Checks that every column has statistics, that rows are sorted as the files say, and that row groups have at most 65,536
+rows. Then counts the bytes that are read for a question with its columns and its filter, against all bytes of its tables,
+and fails if a question reads more than MOST-PERCENT of them.
 """
+import datetime
 import glob
 import io
 import os
@@ -13,7 +15,9 @@ import pyarrow.dataset as ds
 import pyarrow.fs as fs
 import pyarrow.parquet as pq
 
-dataset = sys.argv[1]
+from layout import SORTED_BY
+
+dataset, most = sys.argv[1], float(sys.argv[2])
 
 
 class Counting(fs.FileSystemHandler):
@@ -64,37 +68,55 @@ for method in ("create_dir", "delete_dir", "delete_dir_contents", "delete_root_d
 Counting.__abstractmethods__ = frozenset()
 
 
+def parts(table):
+    return glob.glob(f"{dataset}/{table}/*.parquet" if table in ("stacks", "frames") else f"{dataset}/{table}/*/*/*/*.parquet")
+
+
 def check():
-    groups = 0
-    for table in ("sites", "sessions", "leaks", "buckets"):
-        for name in glob.glob(f"{dataset}/{table}/*/*/*/*.parquet"):
+    """Every file of every table: row groups, statistics, page index, and the order that the file names."""
+    groups = files = 0
+    for table, keys in SORTED_BY.items():
+        for name in parts(table):
             metadata = pq.read_metadata(name)
+            names = metadata.schema.to_arrow_schema().names
+            files += 1
             for at in range(metadata.num_row_groups):
                 group = metadata.row_group(at)
                 groups += 1
                 assert group.num_rows <= 65536, name
                 assert all(group.column(c).is_stats_set for c in range(group.num_columns)), name
-                assert all(group.column(c).has_column_index for c in range(group.num_columns)), name
-                assert group.sorting_columns or "ARROW:schema" in str(metadata.metadata), name
-            if table == "sites":
-                functions = pq.ParquetFile(name).read(columns=["function"])["function"].to_pylist()
-                assert functions == sorted(functions, key=lambda text: text.encode()), name
-    print(f"{groups} row groups: statistics and page index on every column, at most 65,536 rows, sites sorted by function")
+                assert all(group.column(c).has_column_index and group.column(c).has_offset_index for c in range(group.num_columns)), name
+                order = [(names[column.column_index], column.descending) for column in group.sorting_columns]
+                assert order == [(key, False) for key in keys], (name, order)
+            rows = pq.ParquetFile(name).read(columns=keys).select(keys)
+            assert rows.sort_by([(key, "ascending") for key in keys]).equals(rows), name
+    print(f"{groups} row groups in {files} files: statistics and page index on every column, at most 65,536 rows, sorted as their sorting_columns say")
 
 
-def read(what, columns, condition):
+def read(table, columns, condition=None):
+    """Returns the bytes that are read, the bytes of the table's files, and the rows."""
     handler = Counting()
-    files = ds.dataset(f"{dataset}/sites", format="parquet", partitioning="hive", filesystem=fs.PyFileSystem(handler))
+    files = ds.dataset(f"{dataset}/{table}", format="parquet", partitioning="hive", filesystem=fs.PyFileSystem(handler))
     handler.bytes = 0
     rows = files.to_table(columns=columns, filter=condition).num_rows
-    all = sum(os.path.getsize(name) for name in glob.glob(f"{dataset}/sites/*/*/*/*.parquet"))
-    print(f"{what}: {handler.bytes:,} of {all:,} bytes ({100 * handler.bytes / all:.1f} %), {rows:,} rows")
+    return handler.bytes, sum(map(os.path.getsize, parts(table))), rows
+
+
+def show(what, *reads):
+    """Adds up what was read of one or two tables."""
+    found, all, rows = (sum(numbers) for numbers in zip(*reads))
+    print(f"{what}: {found:,} of {all:,} bytes ({100 * found / all:.1f} %), {rows:,} rows")
+    assert 100 * found <= most * all, (what, most)
 
 
 check()
 field = ds.field
-read("everything", None, None)
-read("sums by function (3 columns)", ["function", "session", "peak_bytes"], None)
-read("one service (partition)", ["function", "session", "peak_bytes"], field("service") == "perl")
-read("one week (partition)", ["function", "session", "peak_bytes"], field("date") >= "2026-11-10")
-read("one function (statistics)", ["function", "session", "peak_bytes"], field("function") == "Perl_safesysmalloc")
+last = max(name.split("date=")[1][:10] for name in parts("sessions"))
+first = str(datetime.date.fromisoformat(last) - datetime.timedelta(13))
+show("top_peak", read("sessions", ["service", "version", "peak_bytes"]))
+show("grown", read("sites", ["service", "function", "peak_bytes"], field("date") >= first))
+show("leaking_hosts", read("leaks", ["session", "live_bytes", "suppressed"], field("verdict") == "grows"))
+show("new_sites", read("sites", ["version", "function", "session", "peak_bytes", "allocations"]))
+show("label_costs", read("labels", ["session", "key", "value"]), read("sessions", ["session", "peak_bytes", "allocated_bytes", "leaked_bytes"]))
+show("one service, by its folder", read("sites", ["function", "session", "peak_bytes"], field("service") == "perl"))
+show("one function, by statistics", read("sites", ["function", "session", "peak_bytes"], field("function") == "Perl_safesysmalloc"))

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 
 const QUESTIONS: [&str; 5] = ["top_peak", "grown", "leaking_hosts", "new_sites", "label_costs"];
 
-/// Two versions of each program of tests/fleet/record.py.
-const TRACES: u64 = 44;
+/// Three versions of each of the system's programs in tests/fleet/programs.py.
+const TRACES: u64 = 36;
 
 /// The folder with `heaptrack-dataset`, which `make unit` builds.
 fn folder_of_program() -> PathBuf {
@@ -66,7 +66,7 @@ fn report_duckdb_and_a_naive_sum_agree() {
     output(script("add.py").arg(folder_of_program().join("heaptrack-dataset")).arg(&traces).arg(&data));
     let naive: Value =
         serde_json::from_str(&output(script("naive.py").arg(heaptrack()).arg(&traces).arg("1.5"))).unwrap();
-    for question in ["top_peak", "grown", "new_sites", "label_costs"] {
+    for question in QUESTIONS {
         assert_ne!(naive[question].as_array().unwrap().len(), 0, "{question} has no rows, so it tests nothing");
     }
     assert_eq!(report(path)["traces"], TRACES);
@@ -109,6 +109,47 @@ fn the_page_opens_a_population(data: &str) {
     assert_eq!(process::code(child.wait().unwrap()), 128 + 15);
     assert_eq!(temporary.names(), [""; 0]);
     assert!(address.starts_with("http://127.0.0.1:") && address.contains("compare=1"), "{address}");
+}
+
+fn print_json(file: &Path) -> Value {
+    serde_json::from_str(&output(Command::new(heaptrack()).args(["print", "--json"]).arg(file))).unwrap()
+}
+
+/// An exact trace, a sampled one, a file in KDE's format and a pprof profile: the numbers in the dataset are those of `print`.
+#[test]
+fn every_kind_of_file_is_added() {
+    let folder = Folder::new();
+    let data = folder.join("dataset");
+    let path = data.to_str().unwrap();
+    let perl = ["perl", "-e", "push @a, 'x' x ($_ % 900) for 1..9000"];
+    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (exact, sampled) = (file("exact.htz"), file("sampled.htz"));
+    output(Command::new(heaptrack()).args(["-q", "-o", &exact]).args(perl));
+    output(Command::new(heaptrack()).args(["-q", "--sample", "10k", "-o", &sampled]).args(perl));
+    let (pprof, kde) = (file("perl.pb.gz"), file("perl.kde.zst"));
+    output(Command::new(heaptrack()).args(["export", "--to", "pprof", &exact, "-o", &pprof]));
+    output(Command::new(heaptrack()).args(["export", "--to", "heaptrack", &exact, "-o", &kde]));
+    let files = [("exact", &exact), ("sampled", &sampled), ("pprof", &pprof), ("kde", &kde)];
+    for (service, file) in files {
+        assert!(
+            output(&mut dataset(&["add", path, file, "--service", service, "--label", "a=b"])).ends_with(": added\n")
+        );
+    }
+    let found = report(path);
+    assert_eq!((&found["traces"], &found["sampled_traces"]), (&4.into(), &1.into()));
+    for (service, file) in files {
+        let row = found["top_peak"].as_array().unwrap().iter().find(|row| row["service"] == service).unwrap();
+        let peak = &print_json(Path::new(file))["totals"]["peak_bytes"];
+        assert!(peak.as_u64().unwrap() > 1_000_000, "{service}: {peak}");
+        assert_eq!(&row["sum_of_peak_bytes"], peak, "{service}");
+    }
+    let out = dataset(&["add", &file("other"), &sampled, "--service", "s", "--events"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    let text = String::from_utf8(out.stderr).unwrap();
+    let wanted = format!(
+        "heaptrack: {sampled} has only a sample of the blocks, so it has no table of all events: add it without --events\nheaptrack: 1 of 1 traces were not added\n"
+    );
+    assert_eq!(text, wanted);
 }
 
 #[test]

@@ -14,6 +14,8 @@ pub struct KnownCosts {
     pub peak_allocations: bool,
     pub peak_bytes: bool,
     pub temporary: bool,
+    /// If only some blocks were taken: the mean distance of two sample points, in bytes.
+    pub sampled_every: Option<u64>,
 }
 
 impl KnownCosts {

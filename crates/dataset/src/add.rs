@@ -143,6 +143,10 @@ impl Adder<'_> {
             return Ok(Added::Known);
         }
         let trace = Trace::open(path).with_context(|| format!("{name} cannot be read"))?;
+        ensure!(
+            !self.options.events || trace.sampled_every().is_none(),
+            "{name} has only a sample of the blocks, so it has no table of all events: add it without --events"
+        );
         let partition = Partition {
             service: self.options.service.clone(),
             date: self.date(&trace, path)?,

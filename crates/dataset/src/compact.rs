@@ -225,7 +225,7 @@ fn vacuum(dataset: &Dataset, grace: Duration) -> anyhow::Result<usize> {
             remove(&path)?;
         }
     }
-    removed += sweep(&dataset.root, &manifest, &|_| false, grace)?;
+    removed += sweep(&dataset.root, &manifest, &|path| !manifest::is_whole(&dataset.root.join(path)), grace)?;
     Ok(removed)
 }
 
@@ -244,7 +244,7 @@ fn sweep(root: &Path, folder: &Path, is_unused: &dyn Fn(&str) -> bool, grace: Du
             continue;
         }
         let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
-        let is_data = name.ends_with(".parquet") && is_unused(&name);
+        let is_data = (name.ends_with(".parquet") || name.ends_with(".json")) && is_unused(&name);
         if (is_data || name.ends_with(UNFINISHED)) && age(&path).is_some_and(|age| age >= grace) {
             remove(&path)?;
             removed += 1;

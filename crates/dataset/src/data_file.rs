@@ -23,7 +23,7 @@ impl NewFile {
             Place::Shared => table.name.to_owned(),
         };
         let path = format!("{folder}/{batch:016x}.parquet");
-        let (unfinished, file) = Unfinished::create(&root.join(&path))?;
+        let (unfinished, file) = Unfinished::create_part(&root.join(&path))?;
         let writer = TableWriter::new(table, BufWriter::new(file))?;
         Ok(NewFile { unfinished, writer, table, path })
     }
@@ -38,7 +38,8 @@ impl NewFile {
         let (mut rows, out) = self.writer.finish()?;
         let file = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
         let name = root.join(&self.path);
-        if self.unfinished.publish(&file)? == Published::Existed {
+        let is_whole = |name: &Path| TableReader::open(self.table, name).is_ok();
+        if self.unfinished.publish(&file, is_whole)? == Published::Existed {
             rows = TableReader::open(self.table, &name)?.rows();
         }
         let bytes = fs::metadata(&name)?.len();

@@ -3,7 +3,8 @@
 //! Receives: two conditions. Returns: the functions that differ, the largest change first. Must hold: if both groups come
 //! from the same population, the probability of any row at all is at most the level (Holm's correction); a function that
 //! a trace does not have counts as 0 there. A function has the costs of all stacks that contain it, so a change is found
-//! also if the innermost function is the allocator of an interpreter.
+//! also if the innermost function is the allocator of an interpreter. Sampled traces are compared only with traces of the
+//! same rate, because a sample does not have functions that allocate little.
 use crate::data_file::scan;
 use crate::filter::Filter;
 use crate::manifest::{Dataset, Partition};
@@ -134,6 +135,12 @@ impl Groups {
         let others = filters[1].sessions(dataset)?;
         let after = others.len();
         ensure!(after > 0, "no trace has {}", filters[1]);
+        let mut rates = filters[0].sampling_rates(dataset, &sessions)?;
+        rates.extend(filters[1].sampling_rates(dataset, &others)?);
+        ensure!(
+            rates.len() == 1,
+            "the traces of these groups were not all recorded with the same --sample, so rare functions differ by that alone"
+        );
         for (session, number) in others {
             let other = sessions.insert(session, before as u32 + number);
             ensure!(other.is_none(), "some traces are in both groups: {}, and {}", filters[0], filters[1]);

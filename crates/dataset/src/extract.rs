@@ -1,7 +1,7 @@
 //! From an opened trace to the rows of all tables.
 //!
 //! Receives: a trace and what is said about it on the command line. Returns: rows. Must hold: numbers are those of
-//! `heaptrack print --json`; what a heap profile does not know is null.
+//! `heaptrack print --json`, which are estimates if blocks were sampled; what a heap profile does not know is null.
 use crate::parquet_file::ROW_GROUP;
 use crate::rows::{Cell, Rows};
 use crate::schema::{BUCKETS, EVENTS, FRAMES, LABELS, LEAKS, MEMORY, PROCESSES, SESSIONS, SITES, STACKS};
@@ -182,6 +182,7 @@ impl<'a> Extractor<'a> {
             us(totals.peak_time_ns).into(),
             totals.peak_rss_bytes.into(),
             totals.lost_events.into(),
+            self.trace.sampled_every().into(),
         ]);
         rows
     }
@@ -389,6 +390,7 @@ const fn verdict(verdict: Verdict) -> &'static str {
         Verdict::Once => "once",
         Verdict::Exit => "exit",
         Verdict::Tail => "tail",
+        Verdict::Unclear => "unclear",
         _ => "unknown",
     }
 }

@@ -7,7 +7,11 @@ use crate::schema::{LABELS, SESSIONS};
 use anyhow::{bail, ensure};
 use foldhash::{HashMap, HashMapExt};
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
+
+/// Mean distances of two sample points, in bytes. `None` stands for traces with every block.
+pub type Rates = BTreeSet<Option<i64>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Test {
@@ -100,6 +104,20 @@ impl Filter {
                     found.insert(session, next);
                 }
             }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// How the blocks of the sessions were sampled.
+    pub fn sampling_rates(&self, dataset: &Dataset, sessions: &HashMap<i64, u32>) -> anyhow::Result<Rates> {
+        let at = |name: &str| SESSIONS.index(name).unwrap_or(0);
+        let (id, rate) = (at("session"), at("sampling_rate_bytes"));
+        let mut found = Rates::new();
+        let wanted = |partition: &Partition| self.may_have(partition);
+        scan(dataset, &SESSIONS, &["session", "sampling_rate_bytes"], wanted, |_, rows| {
+            let selected = |row: &usize| rows.int(id, *row).is_some_and(|session| sessions.contains_key(&session));
+            found.extend((0..rows.len()).filter(selected).map(|row| rows.int(rate, row)));
             Ok(())
         })?;
         Ok(found)

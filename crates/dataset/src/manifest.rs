@@ -9,6 +9,9 @@
 //! named by a number, one higher than the last one. If two processes replace batches at the same time, the second one
 //! finds its number taken, and starts again with the manifest as it is then.
 //!
+//! An object that does not end in a line break was cut when its writer was killed (see `publish`). It does not count, as if
+//! the writer had been killed before it.
+//!
 //! Must hold: all files of a batch are complete before its object exists. A file is deleted only some time after its
 //! batch was replaced. Numbered objects are never deleted, so a trace that was added once is known for ever.
 use crate::publish::{self, Published};
@@ -165,6 +168,9 @@ fn read(path: &Path) -> anyhow::Result<Option<Entry>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("{name} cannot be read")),
     };
+    if !text.ends_with(b"\n") {
+        return Ok(None);
+    }
     // The version is looked at first, because a newer object may have a form that does not parse.
     #[derive(Deserialize)]
     struct Version {
@@ -205,5 +211,10 @@ pub fn commit_add(root: &Path, entry: &Entry, seen: u64) -> anyhow::Result<Publi
 pub fn commit(root: &Path, entry: &Entry) -> anyhow::Result<Published> {
     let mut text = serde_json::to_vec(entry)?;
     text.push(b'\n');
-    publish::publish(&root.join(FOLDER).join(entry.name()), &text)
+    publish::publish(&root.join(FOLDER).join(entry.name()), &text, is_whole)
+}
+
+/// False for an object that was cut.
+pub fn is_whole(object: &Path) -> bool {
+    fs::read(object).is_ok_and(|text| text.ends_with(b"\n"))
 }

@@ -236,3 +236,22 @@ fn put_texts(rows: &mut Rows, at: usize, values: &[ByteArray], levels: &[i16]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::SESSIONS;
+
+    /// A file of the first version has no `sampling_rate_bytes`.
+    #[test]
+    fn a_column_that_came_later_is_null() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/first/sessions");
+        let name = "service=shop/date=2026-11-18/host=a/4dc4e15cd3e8f6fc.parquet";
+        let reader = TableReader::open(&SESSIONS, &Path::new(folder).join(name)).unwrap();
+        let rows = reader.read(0, &["version", "sampling_rate_bytes"]).unwrap();
+        let at = |name: &str| SESSIONS.index(name).unwrap();
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows.text(at("version"), 0), Some("1.4"));
+        assert_eq!(rows.int(at("sampling_rate_bytes"), 0), None);
+    }
+}

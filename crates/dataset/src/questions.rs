@@ -68,6 +68,24 @@ fn at(table: &Table, name: &str) -> usize {
     table.index(name).unwrap_or(0)
 }
 
+/// The number of traces, and of those among them whose blocks were sampled.
+pub fn traces(dataset: &Dataset) -> anyhow::Result<(usize, usize)> {
+    let rate = at(&SESSIONS, "sampling_rate_bytes");
+    let (mut all, mut sampled) = (0, 0);
+    scan(
+        dataset,
+        &SESSIONS,
+        &["sampling_rate_bytes"],
+        |_| true,
+        |_, rows| {
+            all += rows.len();
+            sampled += (0..rows.len()).filter(|row| rows.int(rate, *row).is_some()).count();
+            Ok(())
+        },
+    )?;
+    Ok((all, sampled))
+}
+
 /// The highest peak by service and version.
 pub fn top_peak(dataset: &Dataset) -> anyhow::Result<Vec<TopPeak>> {
     let (version, peak) = (at(&SESSIONS, "version"), at(&SESSIONS, "peak_bytes"));

@@ -35,6 +35,8 @@ pub struct Report {
 struct Answers {
     schema: u32,
     traces: usize,
+    /// Those whose blocks were sampled. Their numbers are estimates.
+    sampled_traces: usize,
     top_peak: Vec<TopPeak>,
     grown: Vec<Grown>,
     leaking_hosts: Vec<LeakingHost>,
@@ -47,9 +49,11 @@ pub fn run(options: &Report) -> anyhow::Result<()> {
     let dataset = Dataset::open(&options.folder)?;
     let new_sites =
         options.since_version.as_deref().map(|version| questions::new_sites(&dataset, version, options.top));
+    let (traces, sampled_traces) = questions::traces(&dataset)?;
     let answers = Answers {
         schema: 1,
-        traces: dataset.live().flat_map(|entry| entry.files_of("sessions")).map(|file| file.rows as usize).sum(),
+        traces,
+        sampled_traces,
         top_peak: questions::top_peak(&dataset)?,
         grown: questions::grown(&dataset, options.until.as_deref(), options.top)?,
         leaking_hosts: questions::leaking_hosts(&dataset)?,
@@ -65,7 +69,11 @@ pub fn run(options: &Report) -> anyhow::Result<()> {
 fn text(answers: &Answers, options: &Report) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
     let out = &mut text;
-    writeln!(out, "{}", several(answers.traces as u64, "trace"))?;
+    write!(out, "{}", several(answers.traces as u64, "trace"))?;
+    match answers.sampled_traces {
+        0 => writeln!(out)?,
+        count => writeln!(out, ", {count} of them sampled: their numbers are estimates")?,
+    }
     writeln!(out, "\nHighest peak, by service and version")?;
     for row in answers.top_peak.iter().take(options.top) {
         let mean = bytes(row.sum_of_peak_bytes / row.traces.max(1));

@@ -100,6 +100,7 @@ pub static SESSIONS: Table = Table {
         int_or_null("peak_time_us"),
         int_or_null("peak_rss_bytes"),
         int_or_null("lost_events"),
+        int_or_null("sampling_rate_bytes"),
     ],
     sorted_by: &["version", "session"],
     place: Place::Partitioned,

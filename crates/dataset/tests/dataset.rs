@@ -230,6 +230,85 @@ fn writers_at_the_same_time_add_each_trace_once() {
     assert_eq!(names(&dataset.join("sessions"), ".parquet").len(), 1);
 }
 
+/// As a writer leaves them that is killed on a mount without hard links: at any length, of any table and of the manifest.
+#[test]
+fn cut_objects_do_not_count_and_are_replaced() {
+    let folder = Folder::new("cut");
+    let (dataset, profiles) = (folder.dataset(), folder.profiles(3));
+    done(&mut adding(&dataset, &profiles[..2], &[]));
+    let before = names(&dataset, "");
+    done(&mut adding(&dataset, &profiles[2..], &[]));
+    let added: Vec<String> = names(&dataset, "").difference(&before).cloned().collect();
+    assert_eq!(added.len(), 6);
+    let whole: Vec<Vec<u8>> = added.iter().map(|name| fs::read(name).unwrap()).collect();
+    for part in [0, 1, 50, 99] {
+        for (name, bytes) in added.iter().zip(&whole) {
+            fs::write(name, &bytes[..bytes.len() * part / 100]).unwrap();
+        }
+        assert_eq!(traces_and_bytes(&folder), (2, 3));
+        let text = done(&mut adding(&dataset, &profiles, &[]));
+        assert!(text.ends_with("2.heap: added\n"), "{text}");
+        assert_eq!(traces_and_bytes(&folder), (3, 6));
+        assert!(added.iter().zip(&whole).all(|(name, bytes)| fs::read(name).unwrap() == *bytes));
+    }
+    for (name, bytes) in added.iter().zip(&whole) {
+        fs::write(name, &bytes[..bytes.len() / 2]).unwrap();
+    }
+    let text = done(program().arg("compact").arg(&dataset).args(["--grace", "0"]));
+    assert!(text.starts_with("2 batches became 1, and "), "{text}");
+    assert!(added.iter().all(|name| !Path::new(name).exists()));
+    assert_eq!(traces_and_bytes(&folder), (2, 3));
+}
+
+/// A dataset that the first version of heaptrack-dataset wrote, without the columns that came later.
+#[test]
+fn an_old_dataset_stays_readable() {
+    let folder = Folder::new("old");
+    let dataset = folder.dataset();
+    let old = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/first"));
+    for name in names(old, "") {
+        let copy = dataset.join(Path::new(&name).strip_prefix(old).unwrap());
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(name, copy).unwrap();
+    }
+    let first = report(&dataset);
+    assert_eq!((&first["traces"], &first["sampled_traces"]), (&1.into(), &0.into()));
+    let totals = heaptrack_trace::Trace::open(TRACE).unwrap().totals();
+    assert_eq!(first["top_peak"][0]["sum_of_peak_bytes"], totals.peak_bytes.unwrap());
+    assert_eq!(first["label_costs"][0]["leaked_bytes"], totals.leaked_bytes.unwrap());
+    // A new trace in the same partition, so that files of both versions become one.
+    let words = ["--service", "shop", "--host", "a", "--date", "2026-11-18", "--version", "1.4"];
+    let text = done(program().arg("add").arg(&dataset).arg(TRACE).args(folder.profiles(1)).args(words));
+    assert!(text.contains("v1.htz: already in the dataset\n") && text.contains("0.heap: added\n"), "{text}");
+    let both = report(&dataset);
+    assert_eq!((&both["traces"], &both["label_costs"]), (&2.into(), &first["label_costs"]));
+    let text = done(program().arg("compact").arg(&dataset).args(["--grace", "0"]));
+    assert!(text.starts_with("2 batches became 1, and "), "{text}");
+    assert_eq!(report(&dataset), both);
+}
+
+/// A profile of tcmalloc's sampler is an estimate. It is not compared with profiles that have every block.
+#[test]
+fn sampled_and_whole_profiles_are_told_apart() {
+    let folder = Folder::new("sampled");
+    let (dataset, profiles) = (folder.dataset(), folder.profiles(2));
+    let text = fs::read_to_string(&profiles[1]).unwrap().replace("heapprofile", "heap_v2/524288");
+    fs::write(&profiles[1], text).unwrap();
+    done(&mut adding(&dataset, &profiles[..1], &["--version", "1"]));
+    done(&mut adding(&dataset, &profiles[1..], &["--version", "2"]));
+    let found = report(&dataset);
+    assert_eq!((&found["traces"], &found["sampled_traces"]), (&2.into(), &1.into()));
+    let text = done(program().arg("report").arg(&dataset));
+    assert!(text.starts_with("2 traces, 1 of them sampled: their numbers are estimates\n"), "{text}");
+    let text = refused(program().arg("diff").arg(&dataset).args(["--before", "version=1", "--after", "version=2"]));
+    assert_eq!(
+        text,
+        "heaptrack: the traces of these groups were not all recorded with the same --sample, so rare functions differ by that alone"
+    );
+    done(program().arg("compact").arg(&dataset).args(["--grace", "0"]));
+    assert_eq!(report(&dataset), found);
+}
+
 #[test]
 fn retention_removes_old_days_only() {
     let folder = Folder::new("retain");
@@ -271,10 +350,10 @@ fn what_is_wrong_is_said_in_one_sentence() {
         "heaptrack: `color` is none of service, date, host, version, program and label.NAME"
     );
     let newer = dataset.join("manifest/newer.json");
-    fs::write(&newer, r#"{"schema":9}"#).unwrap();
+    fs::write(&newer, "{\"schema\":9}\n").unwrap();
     let text = refused(program().arg("report").arg(&dataset));
     assert!(text.ends_with("has version 9 of the schema, and this heaptrack knows 1: a newer one is needed"), "{text}");
-    fs::write(&newer, "{").unwrap();
+    fs::write(&newer, "{\n").unwrap();
     let text = refused(program().arg("report").arg(&dataset));
     assert!(text.contains("newer.json is damaged"), "{text}");
     fs::remove_file(&newer).unwrap();

@@ -191,5 +191,6 @@ fn known(profile: &HeapProfile) -> KnownCosts {
         peak_allocations: has(Value::PeakAllocations),
         peak_bytes: has(Value::PeakBytes),
         temporary: has(Value::Temporary),
+        sampled_every: profile.sampled_every,
     }
 }

@@ -103,6 +103,16 @@ impl Trace {
         self.open.engine().definitions().profile.is_some()
     }
 
+    /// If only some blocks were recorded (`--sample`, or the sampler of another tool): the mean distance of two sample points in
+    /// bytes. All costs are estimates then. `None` if every block was recorded.
+    pub fn sampled_every(&self) -> Option<u64> {
+        let definitions = self.open.engine().definitions();
+        match definitions.profile {
+            Some(known) => known.sampled_every,
+            None => definitions.session.sampling.map(|sampling| sampling.rate),
+        }
+    }
+
     /// What could not be recorded or read, in sentences for people. Empty if nothing is known to be missing.
     pub fn not_seen(&self) -> Vec<String> {
         self.open.not_seen()
