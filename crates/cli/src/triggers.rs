@@ -44,13 +44,14 @@ pub struct Triggers {
 }
 
 impl Triggers {
-    /// `asked`: a flag that SIGUSR1 sets.
+    /// `asked`: a flag that SIGUSR1 sets. `is_sampled`: the live bytes in `stats` are an estimate.
     pub fn start(
         options: &RecordingOptions,
         place: Arc<TracePath>,
         stats: Arc<Stats>,
         pid: u32,
         asked: Arc<AtomicBool>,
+        is_sampled: bool,
     ) -> Option<Self> {
         let mut watcher = Watcher {
             conditions: options.snapshot_when.iter().map(|condition| (*condition, false)).collect(),
@@ -59,6 +60,7 @@ impl Triggers {
                 place,
                 budget: options.snapshots_size,
                 quiet: options.quiet,
+                is_sampled,
                 next: 1,
                 kept: VecDeque::new(),
             },
@@ -177,6 +179,8 @@ struct Taken {
     /// The most bytes of all snapshots.
     budget: u64,
     quiet: bool,
+    /// The sizes of the heap are estimates.
+    is_sampled: bool,
     next: u32,
     /// The oldest first, with their sizes.
     kept: VecDeque<(PathBuf, u64)>,
@@ -191,7 +195,9 @@ impl Taken {
                 self.next += 1;
                 self.kept.push_back((path.clone(), bytes));
                 if !self.quiet {
-                    say(format_args!("heaptrack: {condition}: {}", path.display()));
+                    let estimated =
+                        if self.is_sampled && condition.is_of_blocks() { ", by an estimate" } else { "" };
+                    say(format_args!("heaptrack: {condition}{estimated}: {}", path.display()));
                 }
                 self.remove_old();
             }

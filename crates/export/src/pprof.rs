@@ -1,7 +1,8 @@
 //! pprof's profile.proto, as `go tool pprof`, Pyroscope, Parca, Perfetto and Grafana read it.
 //!
-//! Receives: the selected stacks, a row for each thread. Returns: the message, not compressed. Must hold: every number is
-//! exact, so the period is 1; inlined functions are lines of one location, innermost first; a location without a name gets
+//! Receives: the selected stacks, a row for each thread. Returns: the message, not compressed. Must hold: the period is 1 if
+//! every block was recorded, or the sampling rate, and then the numbers are estimates for all blocks, which no reader
+//! weighs again; inlined functions are lines of one location, innermost first; a location without a name gets
 //! `module+offset`, so that no reader looks for names in files that may have changed.
 //!
 //! ```text
@@ -196,7 +197,7 @@ impl Writer<'_, '_> {
         self.put_number(field::DURATION_NANOS, range.to_ns.saturating_sub(range.from_ns))?;
         let period_type = self.value_type("space", "bytes");
         self.put(field::PERIOD_TYPE, &period_type)?;
-        self.put_number(field::PERIOD, 1)?;
+        self.put_number(field::PERIOD, self.selected.period())?;
         let shown_first = self.string(shown_first);
         self.put_number(field::DEFAULT_SAMPLE_TYPE, shown_first)?;
         let mut comments = vec![format!("heaptrack {}", env!("CARGO_PKG_VERSION")), self.selected.command()];

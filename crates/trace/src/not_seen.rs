@@ -2,7 +2,7 @@
 use crate::missing_names::missing_names;
 use crate::open::OpenTrace;
 use analysis::numbers::bytes;
-use analysis::{Query, to_signed};
+use analysis::to_signed;
 
 impl OpenTrace {
     /// Sentences about what is missing in this trace: damage, losses, allocators that could not be recorded, and a file
@@ -47,7 +47,7 @@ impl OpenTrace {
     /// If blocks were sampled: that the numbers are estimates, and the intervals of the totals.
     fn sampled(&self) -> Option<String> {
         let sampling = self.engine().definitions().session.sampling?;
-        let intervals = self.intervals(&Query::default()).ok()??.totals;
+        let intervals = self.engine().whole_intervals()?.totals;
         let size = |number: u64| bytes(to_signed(number));
         Some(format!(
             "Blocks were sampled, once in {} on average: numbers are estimates, in 95 % of all recordings within ± {} (allocated), ± {} (peak) and ± {} (not freed) of the truth.",

@@ -197,9 +197,9 @@ fn gather(trace: &mut Trace<'_>, query: &Query, range: &Range, places: &Places<'
     // In an old merged trace, the blocks that a process had not freed when it ended are listed separately.
     for part in engine.gone_in(range).filter(|part| part.is_leak && reaches_end) {
         for block in &part.blocks {
-            let Some((group, size)) = walker.sink.group_of_gone(block) else { continue };
+            let Some((group, class)) = walker.sink.group_of_gone(block) else { continue };
             let Some(facts) = all.get_mut(group) else { continue };
-            facts.leak_at(part.at_ns, size, |look| range.slice_end(look, LOOKS));
+            facts.leak_at(part.at_ns, class.bytes, |look| range.slice_end(look, LOOKS));
             facts.add_age_of(block.born_ns);
         }
     }
