@@ -30,8 +30,9 @@ impl OpenTrace {
         notes.extend(definitions.losses.note.clone());
         notes.extend(definitions.unseen.iter().map(|unseen| format!("Not recorded: {}", unseen.sentence)));
         if let Some(until) = definitions.folded_until_ns() {
+            let kept = if definitions.session.sampling.is_some() { "as certain as without that" } else { "exact" };
             notes.push(format!(
-                "To keep the file small (--max-size, --keep-last), the first {:.1} s are stored as sums and the blocks that were still live then. Numbers of the whole session are exact. For that time, the timeline shows only the peak and the blocks that stayed.",
+                "To keep the file small (--max-size, --keep-last), the first {:.1} s are stored as sums and the blocks that were still live then. Numbers of the whole session are {kept}. For that time, the timeline shows only the peak and the blocks that stayed.",
                 until as f64 / 1e9
             ));
         }
