@@ -73,7 +73,7 @@ NODE = """
 const fs = require('fs'), zlib = require('zlib');
 const text = fs.readFileSync(process.argv[2], 'utf8');
 let length = 0;
-for (let round = 0; round < 6; round++) {
+for (let round = 0; round < Number(process.argv[3] || 6); round++) {
   const all = JSON.parse(text);
   all.sort((a, b) => a.score - b.score);
   const out = Buffer.from(JSON.stringify(all));
@@ -130,6 +130,16 @@ def write(name, text):
 
 # Flags for a program with another allocator than libc's.
 ALLOCATORS = {"": [], "_jemalloc": ["-l:libjemalloc_pic.a", "-lm", "-ldl"], "_mimalloc": ["-DMIMALLOC", "-lmimalloc"]}
+
+
+def sql(rows):
+    """The SQL job with this many rows."""
+    return SQL.replace("i < 300000", f"i < {rows}")
+
+
+def templates(shapes):
+    """The program for the compiler with this many classes of templates. The time grows a little faster than their number."""
+    return TEMPLATES.replace("all<12>", f"all<{shapes}>")
 
 
 def compile_program(name, allocator=""):

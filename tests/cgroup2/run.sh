@@ -16,7 +16,7 @@ fi
 rm -rf "$folder/root"
 mkdir -p "$folder/root/bin"
 cp /bin/busybox "$heaptrack" "$folder/root/bin/"
-cc -g -O1 -static -o "$folder/root/bin/grow" "$here/grow.c"
+cc -g -O1 -static -o "$folder/root/bin/grow" "$here/../targets/keeps_growing.c"
 cp "$here/init.sh" "$folder/root/init"
 chmod +x "$folder/root/init"
 (cd "$folder/root" && find . | busybox cpio -o -H newc 2>/dev/null | gzip -1) >"$folder/initramfs.gz"

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 pub struct Server {
-    child: Child,
+    /// `None` if another test program started the server.
+    child: Option<Child>,
     /// Host and port.
     host: String,
     token: String,
@@ -25,7 +26,7 @@ impl Server {
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut address).expect("an address");
         let rest = address.trim().strip_prefix("http://").unwrap_or_else(|| panic!("no address: {address}"));
         let (host, token) = rest.split_once("/?token=").expect("a token");
-        let server = Server { child, host: host.to_owned(), token: token.to_owned() };
+        let server = Server { child: Some(child), host: host.to_owned(), token: token.to_owned() };
         for trace in 0..files.len() {
             process::wait_for("the server to read its traces", || {
                 let (_, status) = server.get("status", &[("trace", trace.to_string())]);
@@ -33,6 +34,12 @@ impl Server {
             });
         }
         server
+    }
+
+    /// A server that runs already: `HOST:PORT/?token=TOKEN`.
+    pub fn at(address: &str) -> Self {
+        let (host, token) = address.trim().split_once("/?token=").expect("a token");
+        Server { child: None, host: host.to_owned(), token: token.to_owned() }
     }
 
     /// The status and the JSON of the answer.
@@ -56,8 +63,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use heaptrack_tests::attach::Target;
 use heaptrack_tests::process::{signal, wait_for};
 use heaptrack_tests::report::sum;
 use heaptrack_tests::run::{heaptrack, with_default_signals};
+use heaptrack_tests::sampled::{TOTALS, report};
 use heaptrack_tests::targets::target;
 use heaptrack_tests::{Chance, Folder, Outcome, Program, Report, promised, scale};
 use serde_json::{Value, json};
@@ -45,6 +46,33 @@ fn assert_counts(report: &Report, program: &Program, said: &str) {
     assert_eq!(own.freed(), counted["frees"]);
     assert_eq!(own.allocated_bytes, counted["bytes"]);
     assert_eq!(own.temporary, counted["temporary"]);
+}
+
+/// Folded blocks of a sample keep their weights. Both recordings take the same blocks.
+#[test]
+fn a_bounded_sample_estimates_what_an_unbounded_one_does() {
+    for shape in ["early", "late"] {
+        let folder = Folder::new();
+        let program = renewal(&folder, 1_500_000, shape).env("HEAPTRACK_TEST_SAMPLE_SEED", "5");
+        let program = program.option("--sample").option("100");
+        let free = program.recorded();
+        std::fs::remove_file(folder.join("counted")).unwrap();
+        let small = bounded(&program).recorded();
+        assert_eq!((small.code, &small.stdout), (free.code, &free.stdout), "{}", small.stderr);
+        assert!(length(&free) > 2 * BOUND && length(&small) <= BOUND, "{} and {}", length(&free), length(&small));
+        let (small, free) = (report(&small.trace, 1000), report(&free.trace, 1000));
+        assert!(small["folded_until_ns"].is_u64() && free["folded_until_ns"].is_null(), "{shape}");
+        for name in TOTALS.iter().flat_map(|(name, _)| [(*name).to_owned(), format!("{name}_error")]) {
+            assert_eq!(small["totals"][&name], free["totals"][&name], "{shape}, {name}");
+        }
+        let sorted = |report: &Value| {
+            let mut stacks: Vec<String> =
+                report["allocations"].as_array().unwrap().iter().map(Value::to_string).collect();
+            stacks.sort();
+            stacks
+        };
+        assert_eq!(sorted(&small), sorted(&free), "{shape}");
+    }
 }
 
 /// In one run the peak is in the folded part and in the other it is not. The lists and the totals are the same with and

@@ -87,6 +87,38 @@ fn recorded() -> (Folder, PathBuf) {
     (folder, trace)
 }
 
+/// Every answer about a sample says that its numbers are estimates, and how certain the totals are.
+#[test]
+fn answers_about_a_sample_say_so() {
+    let folder = Folder::new();
+    let trace = folder.join("exported.htz");
+    let sample = Program::target("exported").option("--sample").option("1k").recorded();
+    std::fs::copy(&sample.trace, &trace).unwrap();
+    let mut server = Server::new(&[], folder.path());
+    let site = view::view(&trace, "leaks", &[])["sites"][0]["stack"].clone();
+    let tools = [
+        ("open_trace", json!({})),
+        ("summary", json!({})),
+        ("top_sites", json!({})),
+        ("live_at", json!({ "at": "peak" })),
+        ("leaks", json!({})),
+        ("stack", json!({ "site": site })),
+        ("tree", json!({ "function": "main" })),
+        ("timeline", json!({})),
+    ];
+    for (tool, mut arguments) in tools {
+        arguments["trace"] = trace.to_str().unwrap().into();
+        let answer = server.ask(tool, arguments);
+        assert_eq!(answer["sampled_once_in_bytes"], 1000, "{tool}: {answer}");
+        let first = answer["not_seen"][0].to_string();
+        assert!(
+            first.contains("Blocks were sampled, once in 1.00 kB on average: numbers are estimates"),
+            "{tool}: {first}"
+        );
+    }
+    server.close();
+}
+
 fn run(command: &mut Command) -> String {
     let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));

@@ -142,6 +142,41 @@ fn profiles_of_all_servers_add_up_to_the_trace() {
     assert_eq!(last["attributes"]["k8s.pod.name"], "pod-1");
 }
 
+/// Profiles of a recording that samples add up to the estimates of its report.
+#[test]
+fn profiles_of_a_sample_add_up_to_its_estimates() {
+    let folder = Folder::new();
+    let receiver = Receiver::start(Manner::Take);
+    let (pyroscope, otlp) = (push("pyroscope", &receiver), push("otlp", &receiver));
+    let options = ["-q", "--sample", "4k", "--push", &pyroscope, "--push", &otlp, "--push-every", "1s"];
+    let mut command = recording(&folder, &options, &[]);
+    let mut program = started(command.env("HEAPTRACK_TEST_SAMPLE_SEED", "7"));
+    assert_eq!(program.tell("+2000 100"), "2000 200000");
+    process::wait_for("the first profiles", || (receiver.taken(OTLP).len() > 1).then_some(()));
+    assert_eq!(program.tell("-500"), "1500 150000");
+    assert_eq!(program.tell("+1000 50"), "2500 200000");
+    assert_eq!(program.finish().0, 0);
+    let trace = folder.join("ledger.htz");
+    let expected = reported(&trace);
+    assert_ne!(expected[1], 250_000, "an estimate that is exact by chance would prove less");
+    let of_pyroscope = receiver.taken("/ingest?");
+    let sums: Vec<_> = of_pyroscope.iter().map(|request| sums_by_go(&file_of(&folder, request))).collect();
+    assert!(sums.len() > 1);
+    assert_eq!(added_up(&sums), expected, "{sums:?}");
+    let messages: Vec<Value> =
+        receiver.taken(OTLP).iter().map(|request| decode(&["otlp"], &file_of(&folder, request), None)).collect();
+    let sums: Vec<BTreeMap<String, i64>> =
+        messages.iter().map(|message| serde_json::from_value(message["sums"].clone()).unwrap()).collect();
+    assert_eq!(added_up(&sums), expected, "{sums:?}");
+    // The last profile has what is live by function, as the report has.
+    let report = heaptrack_tests::view::view(&trace, "bottom-up", &["--cost", "leaked"]);
+    let hold = report["roots"].as_array().unwrap().iter().find(|root| root["function"] == "hold").expect("hold");
+    let live = number(&hold["total"]["live_bytes"]);
+    assert_eq!(messages.last().unwrap()["functions"]["inuse_space/hold"], live);
+    let last = file_of(&folder, of_pyroscope.last().unwrap());
+    assert_eq!(flat_by_go(&last, "inuse_space", " hold"), format!("{live}B"));
+}
+
 /// An attached program, whose server is found by its name in `/etc/hosts`.
 #[test]
 fn an_attached_program_is_pushed_to_a_server_with_a_name() {

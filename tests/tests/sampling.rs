@@ -1,10 +1,15 @@
 //! `--sample`: what a sample says about all blocks, and how often it is right.
 use channel::SamplingSetup;
-use heaptrack_tests::run::heaptrack;
+use heaptrack_tests::attach::Target;
+use heaptrack_tests::run::{heaptrack, with_default_signals};
 use heaptrack_tests::sampled::{Coverage, TOTALS, cover_stacks, cover_totals, report, resample, total};
-use heaptrack_tests::{Folder, Program, scale};
+use heaptrack_tests::server::Server;
+use heaptrack_tests::targets::target;
+use heaptrack_tests::view::{text, view};
+use heaptrack_tests::{Folder, Program, process, scale};
 use serde_json::Value;
 use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Command;
 
@@ -141,7 +146,8 @@ fn a_sample_of_all_blocks_is_exact() {
 /// A realloc that cannot be recorded leaves its block among those whose free will be recorded. Otherwise the block would look leaked.
 #[test]
 fn a_realloc_that_is_lost_does_not_make_its_block_a_leak() {
-    let program = Program::target("sampled_refused").option("--sample").option("16M").option("--exact-above").option("1");
+    let program =
+        Program::target("sampled_refused").option("--sample").option("16M").option("--exact-above").option("1");
     let outcome = program.same_output();
     assert_eq!(outcome.stdout, "in place\n", "{}", outcome.stderr);
     let report = outcome.report();
@@ -164,6 +170,7 @@ fn what_needs_every_block_refuses_a_sample() {
         (vec!["check", "--max-peak", "1G", trace], "a budget needs every block"),
         (vec!["export", "--to", "heaptrack", trace, "-o", out], "--to heaptrack needs every block"),
         (vec!["export", "--to", "massif", trace, "-o", out], "--to massif needs every block"),
+        (vec!["print", "--view", "diff", "--diff", trace, trace], "a comparison needs every block"),
         (vec!["--sample", "512k", "--follow", "true"], "cannot be used with"),
         (vec!["--sample", "512k", "-p", "1"], "cannot be used with"),
         (vec!["--sample", "0", "true"], "must be at least 1"),
@@ -174,6 +181,130 @@ fn what_needs_every_block_refuses_a_sample() {
         assert_eq!(code, Some(2), "{arguments:?}: {stderr}");
         assert!(stderr.contains(words), "{arguments:?}: {stderr}");
     }
+}
+
+/// A place of which fewer than 6 live blocks were taken has no verdict, whatever they look like.
+#[test]
+fn few_samples_of_a_place_give_no_verdict() {
+    let folder = Folder::new();
+    let exact = folder.join("exact.htz");
+    let mut command = with_default_signals(heaptrack());
+    command.args(["-q", "-o"]).arg(&exact).arg(target("ledger"));
+    let mut program = Target::spawn(&mut command);
+    assert_eq!(program.line(), "ready");
+    assert_eq!(program.tell("+60 100"), "60 6000");
+    assert_eq!(program.finish().0, 0);
+    let of_hold = |trace: &Path| {
+        let leaks = view(trace, "leaks", &[]);
+        leaks["sites"].as_array().unwrap().iter().find(|site| site["function"] == "hold").cloned()
+    };
+    assert_ne!(of_hold(&exact).expect("the place")["verdict"], "unclear");
+    let setup = SamplingSetup { rate: 1000, exact_above: 0, seed: 0 };
+    let weight = format::Sampling { rate: setup.rate, exact_above: 0 }.bytes_of_one(100);
+    let (mut clear, mut unclear) = (0, 0);
+    for seed in 0..30 {
+        let sampled = folder.join("sampled.htz");
+        resample(&exact, &sampled, SamplingSetup { seed, ..setup });
+        let Some(site) = of_hold(&sampled) else { continue };
+        let taken = site["live_bytes"].as_u64().unwrap() / weight;
+        let is_unclear = site["verdict"] == "unclear";
+        assert_eq!(is_unclear, taken < 6, "seed {seed}: {site}");
+        let reason = format!("{taken} of its live blocks {} sampled", if taken == 1 { "was" } else { "were" });
+        assert!(!is_unclear || site["reason"].as_str().unwrap().starts_with(&reason), "{site}");
+        *(if is_unclear { &mut unclear } else { &mut clear }) += 1;
+    }
+    assert!(clear > 3 && unclear > 3, "{clear} and {unclear}");
+}
+
+/// Without all blocks, nobody knows how much of the allocator's memory is free.
+#[test]
+fn memory_of_a_sample_is_not_divided_into_live_and_free() {
+    let folder = Folder::new();
+    let trace = folder.join("ledger.htz");
+    let mut command = with_default_signals(heaptrack());
+    command.args(["-q", "--sample", "4k", "--memory-every", "20ms", "-o"]).arg(&trace).arg(target("ledger"));
+    let mut program = Target::spawn(&mut command);
+    assert_eq!(program.line(), "ready");
+    assert_eq!(program.tell("+3000 1000"), "3000 3000000");
+    let instant = process::wait_for("a look at the memory", || {
+        let memory = view(&trace, "memory", &[]);
+        let heap = |instant: &Value| -> u64 {
+            let parts = instant["parts"].as_array().unwrap().iter().filter(|part| part["kind"] == "heap");
+            parts.map(|part| part["rss_bytes"].as_u64().unwrap()).sum()
+        };
+        memory["instants"].as_array().unwrap().iter().find(|instant| heap(instant) >= 3_000_000).cloned()
+    });
+    for part in instant["parts"].as_array().unwrap() {
+        assert!(!["blocks", "overhead", "free"].contains(&part["kind"].as_str().unwrap()), "{part}");
+    }
+    let sum: u64 = instant["parts"].as_array().unwrap().iter().map(|part| part["rss_bytes"].as_u64().unwrap()).sum();
+    assert_eq!(instant["rss_bytes"], sum);
+    for unknown in ["live_blocks", "requested_bytes", "usable_bytes"] {
+        assert_eq!(instant[unknown], Value::Null, "{unknown}");
+    }
+    assert_eq!(program.finish().0, 0);
+    assert!(text(&trace, &[]).contains("the allocator's "), "{}", text(&trace, &[]));
+    assert!(view(&trace, "map", &[])["note"].is_string(), "there is no map");
+}
+
+/// The page's server: each trace says that its numbers are estimates, how certain the totals are, and that it cannot be
+/// compared. Every view says so, too.
+#[test]
+fn the_server_says_that_numbers_are_estimates() {
+    let folder = Folder::new();
+    let sampled = sampled_trace(&folder);
+    let exact = folder.join("exact.htz");
+    std::fs::copy(&Program::target("leaky").recorded().trace, &exact).unwrap();
+    let server = Server::start(&[sampled.clone(), exact], &[]);
+    let status = server.get("status", &[]).1;
+    let report = report(&sampled, 1);
+    let of_sample = &status["traces"][0]["session"]["sampling"];
+    assert_eq!(of_sample["rate_bytes"], 10_000);
+    for (name, _) in TOTALS {
+        assert_eq!(of_sample["totals_error"][name], report["totals"][format!("{name}_error")], "{name}");
+    }
+    assert_eq!(status["traces"][1]["session"]["sampling"], Value::Null);
+    let note = status["traces"][0]["notes"][0].as_str().unwrap();
+    assert!(note.starts_with("Blocks were sampled, once in 10.0 kB on average"), "{note}");
+    for (base, trace) in [("0", "1"), ("1", "0")] {
+        let (code, answer) = server.get("pairs", &[("base", base.to_owned()), ("trace", trace.to_owned())]);
+        assert_eq!(code, 400, "{answer}");
+        assert!(answer.to_string().contains("a comparison of traces needs every block"), "{answer}");
+    }
+    for name in ["summary", "profile", "bottom-up", "timeline", "leaks", "sizes", "lifetimes", "threads"] {
+        let answer = server.get(name, &[("trace", "0".to_owned())]).1;
+        assert_eq!(answer["sampling"]["rate_bytes"], 10_000, "{name}");
+        assert_eq!(server.get(name, &[("trace", "1".to_owned())]).1.get("sampling"), None, "{name}");
+        assert_eq!(view(&sampled, name, &[])["sampling"]["rate_bytes"], 10_000, "{name}");
+    }
+    let errors = view(&sampled, "summary", &[])["totals_error"].clone();
+    assert_eq!(errors, of_sample["totals_error"]);
+}
+
+/// `--live`: the page of a recording that samples.
+#[test]
+fn the_live_page_of_a_sample_has_its_estimates() {
+    let folder = Folder::new();
+    let trace = folder.join("ledger.htz");
+    let mut command = with_default_signals(heaptrack());
+    let (read, write) = std::io::pipe().unwrap();
+    command.args(["--live", "--sample", "1k", "-o"]).arg(&trace).arg(target("ledger"));
+    let mut program = Target::spawn(command.env_remove("DISPLAY").stderr(write));
+    drop(command);
+    let address = BufReader::new(read)
+        .lines()
+        .map_while(Result::ok)
+        .find_map(|line| Some(line.strip_prefix("heaptrack: http://")?.to_owned()));
+    let server = Server::at(&address.expect("an address"));
+    assert_eq!(program.line(), "ready");
+    assert_eq!(program.tell("+1000 100"), "1000 100000");
+    let status = process::wait_for("the page to follow", || {
+        let status = server.get("status", &[("trace", "0".to_owned())]).1;
+        let session = &status["traces"][0]["session"];
+        (session["events"].as_u64() > Some(500)).then(|| session.clone())
+    });
+    assert_eq!(status["sampling"]["rate_bytes"], 1000);
+    assert!(status["sampling"]["totals_error"]["leaked_bytes"].as_u64() > Some(0));
 }
 
 /// A part of a sampled trace has the numbers that the whole trace has for that part.

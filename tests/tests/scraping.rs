@@ -29,6 +29,8 @@ impl Recorded {
         let folder = Folder::new();
         let trace = folder.join("ledger.htz");
         let mut command = with_default_signals(heaptrack());
+        // Two recordings that sample take the same blocks.
+        command.env("HEAPTRACK_TEST_SAMPLE_SEED", "7");
         command.args(["--pprof", listen]).args(options).arg("-o").arg(&trace).arg(target("ledger"));
         let (read, write) = std::io::pipe().unwrap();
         let mut program = Target::spawn(command.stderr(write));
@@ -48,10 +50,15 @@ impl Recorded {
 
     /// The metrics, when the sites of `hold` have this many live bytes.
     fn metrics(&self, bytes: f64) -> BTreeMap<String, f64> {
+        self.metrics_with(&[(HELD, bytes)])
+    }
+
+    /// The metrics, when they have these values.
+    fn metrics_with(&self, wanted: &[(&str, f64)]) -> BTreeMap<String, f64> {
         process::wait_for("the metrics to follow", || {
             let (status, text) = self.get("/metrics");
             let samples = if status == 200 { samples(&text) } else { BTreeMap::new() };
-            (samples.get(HELD) == Some(&bytes)).then_some(samples)
+            wanted.iter().all(|(name, value)| samples.get(*name) == Some(value)).then_some(samples)
         })
     }
 
@@ -122,16 +129,8 @@ fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or_else(|| panic!("{value}"))
 }
 
-#[test]
-fn profiles_and_metrics_are_those_of_the_report() {
-    let mut recorded = Recorded::start("127.0.0.1:0", &[]);
-    assert_eq!(recorded.program.tell("+1000 100"), "1000 100000");
-    assert_eq!(recorded.program.tell("-100"), "900 90000");
-    let metrics = recorded.metrics(90_000.0);
-    let heap = recorded.profile("/debug/pprof/heap");
-    let allocs = recorded.profile("/debug/pprof/allocs");
-    assert_eq!(heap, allocs);
-    let report = recorded.report();
+/// The profile and the metrics have the totals of the report.
+fn assert_equal(heap: &BTreeMap<String, i64>, metrics: &BTreeMap<String, f64>, report: &Value) {
     let totals = &report["totals"];
     for (column, metric, name) in [
         ("alloc_objects", "heaptrack_allocations_total", "allocations"),
@@ -151,6 +150,18 @@ fn profiles_and_metrics_are_those_of_the_report() {
     }
     assert_eq!(metrics["heaptrack_deallocations_total"], number(&totals["deallocations"]) as f64);
     assert_eq!(metrics["heaptrack_lost_events_total"], 0.0);
+}
+
+#[test]
+fn profiles_and_metrics_are_those_of_the_report() {
+    let mut recorded = Recorded::start("127.0.0.1:0", &[]);
+    assert_eq!(recorded.program.tell("+1000 100"), "1000 100000");
+    assert_eq!(recorded.program.tell("-100"), "900 90000");
+    let metrics = recorded.metrics(90_000.0);
+    let heap = recorded.profile("/debug/pprof/heap");
+    let allocs = recorded.profile("/debug/pprof/allocs");
+    assert_eq!(heap, allocs);
+    assert_equal(&heap, &metrics, &recorded.report());
     let places: f64 = metrics
         .iter()
         .filter(|(name, _)| name.starts_with("heaptrack_place_live_bytes{"))
@@ -179,6 +190,101 @@ fn a_profile_of_some_seconds_has_what_changed_in_them() {
     let change = sums_by_go(&file);
     let columns = ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"];
     assert_eq!(columns.map(|column| change[column]), [10, 500, -290, -29_500]);
+}
+
+const SAMPLED: [&str; 2] = ["--sample", "4k"];
+
+/// The report of a recording that samples, of a `ledger` that gets these lines.
+fn sampled_report(lines: &[(&str, &str)]) -> Value {
+    let mut recorded = Recorded::start("127.0.0.1:0", &SAMPLED);
+    lines.iter().for_each(|(line, answer)| assert_eq!(recorded.program.tell(line), *answer));
+    recorded.report()
+}
+
+/// What is live, suppressed or not.
+fn live(report: &Value, what: &str) -> i64 {
+    let totals = &report["totals"];
+    number(&totals[format!("leaked_{what}")]) + number(&totals[format!("suppressed_{what}")])
+}
+
+/// What Go says at the top of a profile: the lines of `go tool pprof -top`.
+fn top(file: &Path, value: &str) -> String {
+    let mut go = Command::new("go");
+    let done = go.args(["tool", "pprof", "-top", "-unit=B", "-sample_index", value]).arg(file).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// Endpoints of a recording that samples give the estimates of its report, and say how certain they are.
+#[test]
+fn a_sampled_program_has_estimates() {
+    let lines = [("+2000 100", "2000 200000"), ("-500", "1500 150000")];
+    // An earlier recording, which takes the same blocks, tells what to wait for.
+    let expected = sampled_report(&lines);
+    assert!(number(&expected["totals"]["leaked_bytes_error"]) > 0);
+    assert_ne!(live(&expected, "bytes"), 150_000, "an estimate that is exact by chance would prove less");
+    let mut recorded = Recorded::start("127.0.0.1:0", &SAMPLED);
+    lines.iter().for_each(|(line, answer)| assert_eq!(recorded.program.tell(line), *answer));
+    let freed = number(&expected["totals"]["deallocations"]) as f64;
+    let metrics = recorded.metrics_with(&[
+        ("heaptrack_live_bytes", live(&expected, "bytes") as f64),
+        ("heaptrack_deallocations_total", freed),
+    ]);
+    let heap = recorded.profile("/debug/pprof/heap");
+    let file = recorded.folder.join("profile.pb.gz");
+    let raw = Command::new("go").args(["tool", "pprof", "-raw"]).arg(&file).output().unwrap();
+    let raw = String::from_utf8(raw.stdout).unwrap();
+    assert!(raw.contains("Period: 4000\n"), "{raw}");
+    assert!(raw.contains("sampled, on average once in 4000 bytes: the numbers are estimates"), "{raw}");
+    let (of_live, of_allocated) = (top(&file, "inuse_space"), top(&file, "alloc_space"));
+    let report = recorded.report();
+    assert_equal(&heap, &metrics, &report);
+    assert_equal(&heap, &metrics, &expected);
+    assert_eq!(metrics["heaptrack_sampling_rate_bytes"], 4000.0);
+    for (metric, name) in [
+        ("heaptrack_live_bytes_error", "leaked_bytes_error"),
+        ("heaptrack_live_blocks_error", "leaked_allocations_error"),
+        ("heaptrack_peak_bytes_error", "peak_bytes_error"),
+        ("heaptrack_allocations_error", "allocations_error"),
+        ("heaptrack_allocated_bytes_error", "allocated_bytes_error"),
+    ] {
+        assert_eq!(metrics[metric], number(&report["totals"][name]) as f64, "{name}");
+    }
+    let stacks = report["allocations"].as_array().unwrap().iter();
+    let of_hold: Vec<&Value> = stacks.filter(|entry| entry["frames"][0]["function"] == "hold").collect();
+    let sum = |name: &str| of_hold.iter().map(|entry| number(&entry[name])).sum::<i64>();
+    for (text, bytes) in [(&of_live, metrics[HELD] as i64), (&of_allocated, sum("allocated_bytes"))] {
+        let line = text.lines().find(|line| line.ends_with(" hold")).unwrap_or_else(|| panic!("{text}"));
+        assert_eq!(line.split_whitespace().next(), Some(format!("{bytes}B").as_str()), "{text}");
+    }
+}
+
+/// What changed within some seconds of a recording that samples: the differences of its estimates.
+#[test]
+fn a_sampled_profile_of_some_seconds_has_estimates() {
+    let lines = [("+2000 100", "2000 200000"), ("-500", "1500 150000"), ("+1000 50", "2500 200000")];
+    let (before, after) = (sampled_report(&lines[..1]), sampled_report(&lines));
+    let mut recorded = Recorded::start("127.0.0.1:0", &SAMPLED);
+    assert_eq!(recorded.program.tell(lines[0].0), lines[0].1);
+    let allocated = |report: &Value| number(&report["totals"]["allocated_bytes"]);
+    recorded.metrics_with(&[("heaptrack_allocated_bytes_total", allocated(&before) as f64)]);
+    let (host, file) = (recorded.host().to_owned(), recorded.folder.join("change.pb.gz"));
+    let asking = std::thread::spawn(move || {
+        let stream = TcpStream::connect(&host).unwrap();
+        get(stream, "/debug/pprof/heap?seconds=2", &format!("Host: {host}\r\n"))
+    });
+    // After the request has begun, and long before it ends.
+    std::thread::sleep(Duration::from_millis(400));
+    lines[1..].iter().for_each(|(line, answer)| assert_eq!(recorded.program.tell(line), *answer));
+    let (status, bytes) = asking.join().unwrap();
+    assert_eq!(status, 200);
+    std::fs::write(&file, bytes).unwrap();
+    let change = sums_by_go(&file);
+    assert_eq!(change["alloc_space"], allocated(&after) - allocated(&before));
+    assert_eq!(change["inuse_space"], live(&after, "bytes") - live(&before, "bytes"));
+    // Blocks are rounded at each stack.
+    let blocks = live(&after, "allocations") - live(&before, "allocations");
+    assert!((change["inuse_objects"] - blocks).abs() <= 4, "{change:?}, not {blocks}");
 }
 
 #[test]

@@ -112,6 +112,143 @@ fn a_condition_takes_a_snapshot() {
     assert_eq!(names, ["ledger.htz", "ledger.snapshot-1.htz"]);
 }
 
+/// The resident memory of the program itself: `ledger` writes to its blocks.
+#[test]
+fn resident_memory_takes_a_snapshot() {
+    let folder = Folder::new();
+    let trace = folder.join("ledger.htz");
+    let mut program = recorded(&trace, &["--snapshot-when", "rss=60M"]);
+    program.tell("+10 1000000");
+    let snapshot = folder.join("ledger.snapshot-1.htz");
+    assert!(!snapshot.exists());
+    program.tell("+60 1000000");
+    process::wait_for("the snapshot", || snapshot.exists().then_some(()));
+    // A block has a megabyte, and the program alone less than five.
+    assert!(counted(&snapshot).0 >= 55, "{:?}", counted(&snapshot));
+    assert_eq!(program.finish().0, 0);
+}
+
+/// The pressure and the use of memory of a cgroup. The kernel's files are covered by ours, so that the test does not have to
+/// make a machine slow.
+#[test]
+fn pressure_and_limit_of_a_cgroup_take_snapshots() {
+    for (condition, file, before, after, said) in [
+        (
+            "pressure=10%",
+            "memory.pressure",
+            "some avg10=9.99 avg60=50.00 avg300=50.00 total=1\nfull avg10=50.00 avg60=0.00 avg300=0.00 total=1\n",
+            "some avg10=10.00 avg60=0.00 avg300=0.00 total=1\n",
+            "heaptrack: the memory pressure of the cgroup has reached 10 %: ",
+        ),
+        (
+            "cgroup=95%",
+            "memory.current",
+            "949\n",
+            "950\n",
+            "heaptrack: the cgroup has reached 95 % of its memory limit: ",
+        ),
+    ] {
+        let folder = Folder::new();
+        let cgroup = folder.join("cgroup");
+        std::fs::create_dir(&cgroup).unwrap();
+        for (name, text) in
+            [("memory.current", "10\n"), ("memory.max", "1000\n"), ("memory.pressure", ""), (file, before)]
+        {
+            std::fs::write(cgroup.join(name), text).unwrap();
+        }
+        let trace = folder.join("ledger.htz");
+        let script = "mount --bind \"$1\" /sys/fs/cgroup; shift; exec \"$@\"";
+        let mut command = with_default_signals("unshare");
+        command.args(["-m", "--propagation", "private", "sh", "-ec", script, "sh"]).arg(&cgroup).arg(heaptrack());
+        command.args(["--snapshot-when", condition, "-o"]).arg(&trace).arg(target("ledger"));
+        let (mut read, write) = std::io::pipe().unwrap();
+        let mut program = Target::spawn(command.stderr(write));
+        drop(command);
+        assert_eq!(program.line(), "ready");
+        program.tell("+20 48");
+        let snapshot = folder.join("ledger.snapshot-1.htz");
+        assert!(!snapshot.exists(), "{condition}");
+        std::fs::write(cgroup.join(file), after).unwrap();
+        process::wait_for("the snapshot", || snapshot.exists().then_some(()));
+        assert_eq!(counted(&snapshot), (20, 0), "{condition}");
+        assert_eq!(program.finish().0, 0);
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut read, &mut text).unwrap();
+        assert!(text.contains(said), "{condition}: {text}");
+    }
+}
+
+/// All snapshots together stay within their budget. The oldest are removed, and no more of them than necessary.
+#[test]
+fn old_snapshots_are_removed_within_their_budget() {
+    const BUDGET: u64 = 15_000;
+    let folder = Folder::new();
+    let trace = folder.join("ledger.htz");
+    let mut program = recorded(&trace, &["--snapshot-when", "sigusr1", "--snapshots-size", &BUDGET.to_string()]);
+    let path = |number: usize| folder.join(&format!("ledger.snapshot-{number}.htz"));
+    let mut kept: Vec<(usize, u64)> = Vec::new();
+    let mut removed = 0;
+    for number in 1..=8 {
+        program.tell(&format!("+{} 48", 500 * number));
+        process::signal("USR1", &[program.pid]);
+        let bytes = process::wait_for("the snapshot", || Some(std::fs::metadata(path(number)).ok()?.len()));
+        kept.push((number, bytes));
+        while kept.len() > 1 && kept.iter().map(|(_, bytes)| bytes).sum::<u64>() > BUDGET {
+            kept.remove(0);
+            removed += 1;
+        }
+        let expected: Vec<usize> = kept.iter().map(|(number, _)| *number).collect();
+        process::wait_for("the old ones to be removed", || {
+            let there: Vec<usize> = (1..=number).filter(|number| path(*number).exists()).collect();
+            (there == expected).then_some(())
+        });
+    }
+    assert!(removed > 1 && kept.len() > 1, "{removed} were removed, {kept:?} are left");
+    assert_eq!(program.finish().0, 0);
+    for (number, _) in kept {
+        let blocks = (1..=number as u64).map(|step| 500 * step).sum();
+        assert_eq!(counted(&path(number)), (blocks, 0));
+    }
+}
+
+/// In a recording that samples, conditions are compared with the estimate. The blocks that are taken have about a fifth of
+/// the bytes, so without weights no condition would hold.
+#[test]
+fn conditions_of_a_sample_use_its_estimate() {
+    for condition in ["heap=1M", "growth=1M"] {
+        let folder = Folder::new();
+        let trace = folder.join("ledger.htz");
+        let mut program = recorded(&trace, &["--sample", "4k", "--snapshot-when", condition]);
+        program.tell("+400 1000");
+        let snapshot = folder.join("ledger.snapshot-1.htz");
+        assert!(!snapshot.exists(), "{condition}");
+        program.tell("+1600 1000");
+        process::wait_for("the snapshot", || snapshot.exists().then_some(()));
+        let report = Report::of(&snapshot);
+        assert_eq!(report.json()["sampling"]["rate_bytes"], 4000, "{condition}");
+        assert!(report.total("leaked_bytes") >= 1_000_000, "{condition}: {}", report.total("leaked_bytes"));
+        assert_eq!(program.finish().0, 0);
+    }
+}
+
+/// SIGUSR1 takes a snapshot of a sample, too.
+#[test]
+fn a_signal_takes_a_snapshot_of_a_sample() {
+    let folder = Folder::new();
+    let trace = folder.join("ledger.htz");
+    let mut program = recorded(&trace, &["--sample", "1k", "--snapshot-when", "sigusr1"]);
+    program.tell("+1000 100");
+    process::signal("USR1", &[program.pid]);
+    let snapshot = folder.join("ledger.snapshot-1.htz");
+    process::wait_for("the snapshot", || snapshot.exists().then_some(()));
+    assert_eq!(program.finish().0, 0);
+    let (early, late) = (Report::of(&snapshot), Report::of(&trace));
+    for total in ["allocations", "allocated_bytes", "leaked_bytes", "leaked_bytes_error"] {
+        assert_eq!(early.total(total), late.total(total), "{total}");
+    }
+    assert!(early.total("leaked_bytes_error") > 0);
+}
+
 /// A program that is killed together with its recorder leaves the snapshot and the trace.
 #[test]
 fn a_killed_recorder_leaves_its_snapshots() {

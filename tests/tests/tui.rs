@@ -75,6 +75,43 @@ fn every_view_has_the_numbers_of_print() {
     assert_eq!(screen.code(), 0);
 }
 
+/// A trace of a sample is marked, its totals have their intervals, and it cannot be compared with another trace. It is
+/// shown while it is recorded, too.
+#[test]
+fn a_sample_is_marked_and_has_intervals() {
+    let sample = Program::target("leaky").option("--sample").option("1k").recorded();
+    assert_eq!(sample.code, 0, "{}", sample.stderr);
+    let trace = sample.trace.as_path();
+    let screen = Tmux::heaptrack(LARGE, &[], &["tui", name(trace)]);
+    let shown =
+        screen.shows(&["sampled: estimates", "Held at the peak", "Blocks were sampled, once in 1.00 kB on average"]);
+    let json = view(trace, "summary", &[]);
+    let error = |cost: &str| number(&json["totals_error"][cost]);
+    assert!(error("leaked_bytes") > 0);
+    let leaked = format!(
+        "leaked {} ± {} in {} ± {} blocks",
+        bytes(total(&json, "leaked_bytes")),
+        bytes(error("leaked_bytes")),
+        exact(total(&json, "leaked_allocations")),
+        exact(error("leaked_allocations"))
+    );
+    let unbroken = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(unbroken.contains(&leaked), "{leaked}: {shown}");
+    screen.keys(&["q"]);
+    assert_eq!(screen.code(), 0);
+    let screen = Tmux::heaptrack(LARGE, &[], &["tui", name(trace), "--compare", name(trace)]);
+    screen.shows(&["a comparison of traces needs every block"]);
+    screen.keys(&["q"]);
+    assert_eq!(screen.code(), 0);
+    let (folder, program) = (Folder::new(), heaptrack_tests::targets::target("leaky"));
+    let out = folder.join("live.htz");
+    let words = ["--tui", "--sample", "1k", "-o", name(&out), name(&program)];
+    let screen = Tmux::heaptrack(LARGE, &[], &words);
+    screen.shows(&["sampled: estimates", "±"]);
+    screen.keys(&["q"]);
+    assert_eq!(screen.code(), 0);
+}
+
 fn summary(trace: &Path, screen: &str) {
     let json = view(trace, "summary", &[]);
     let totals = format!(

@@ -343,10 +343,10 @@ impl<'a> Counter<'a> {
         self.groups.resize(groups.max(self.groups.len()), Group::default());
     }
 
-    /// Returns the group and size of a block that counts.
-    pub(crate) fn group_of(&self, sequence: u64, birth: &Birth) -> Option<(usize, u64)> {
+    /// Returns the group and the class of a block that counts.
+    pub(crate) fn group_of(&self, sequence: u64, birth: &Birth) -> Option<(usize, KnownAllocClass)> {
         let known = self.alloc_class(birth.alloc_class)?;
-        self.selects(sequence, birth.thread).then(|| (self.group(known.site, birth.thread), known.size))
+        self.selects(sequence, birth.thread).then(|| (self.group(known.site, birth.thread), known))
     }
 
     pub(crate) fn alloc_class(&self, alloc_class: u32) -> Option<KnownAllocClass> {
@@ -452,10 +452,8 @@ impl<'a> Counter<'a> {
     /// Adds the live blocks from sequence number `first` on to `kept_*` of their groups' costs.
     pub(crate) fn add_kept(&self, live: &LiveBlocks<Birth>, first: u64, costs: &mut [Costs]) {
         live.each_from(first, |sequence, birth| {
-            let Some((group, _)) = self.group_of(sequence, &birth) else { return };
-            let (Some(costs), Some(class)) = (costs.get_mut(group), self.alloc_class(birth.alloc_class)) else {
-                return;
-            };
+            let Some((group, class)) = self.group_of(sequence, &birth) else { return };
+            let Some(costs) = costs.get_mut(group) else { return };
             costs.kept_bytes = costs.kept_bytes.saturating_add(class.bytes);
             costs.kept_allocations += class.blocks as u64;
         });

@@ -44,6 +44,13 @@ pub(crate) struct KnownAllocClass {
     pub(crate) site: GroupId,
 }
 
+impl Definitions {
+    /// The unit in which the classes count blocks: this many are one block.
+    pub(crate) fn scale(&self) -> u64 {
+        if self.session.sampling.is_some() { SCALE as u64 } else { 1 }
+    }
+}
+
 impl KnownAllocClass {
     /// The same class in another group; `None` leaves it out. A class that was lost or left out before stays as it is.
     pub(crate) fn regrouped(self, group: impl FnOnce(SiteId) -> Option<u32>) -> Self {
@@ -52,11 +59,11 @@ impl KnownAllocClass {
     }
 
     fn new(size: u64, site: GroupId, sampling: Option<&Sampling>) -> Self {
-        let Some(weight) = sampling.map(|sampling| sampling.weight(size)) else {
+        let Some(sampling) = sampling else {
             return KnownAllocClass { size, bytes: size, blocks: 1, site };
         };
-        let blocks = (weight.blocks * SCALE as f64).round() as u32;
-        KnownAllocClass { size, bytes: weight.bytes.round() as u64, blocks, site }
+        let blocks = (sampling.weight(size).blocks * SCALE as f64).round() as u32;
+        KnownAllocClass { size, bytes: sampling.bytes_of_one(size), blocks, site }
     }
 }
 

@@ -4,7 +4,7 @@
 //! profile of the same query.
 use crate::costs::Costs;
 use crate::counter::{Birth, Counter};
-use crate::definitions::SiteId;
+use crate::definitions::{KnownAllocClass, SiteId};
 use crate::engine::Engine;
 use crate::pass::{Blocks, Gone};
 use crate::profile::Range;
@@ -71,9 +71,10 @@ impl Engine {
         for (row, group) in rows.iter_mut().zip(&counter.groups) {
             row.own_peak_allocations = group.own_peak_allocations / counter.scale();
         }
-        let mut add_age = |group: Option<(usize, u64)>, ns: u64| {
-            if let Some(row) = group.and_then(|(group, _)| rows.get_mut(group)) {
-                row.live_ns = row.live_ns.saturating_add(ns);
+        let mut add_age = |group: Option<(usize, KnownAllocClass)>, ns: u64| {
+            let Some((group, class)) = group else { return };
+            if let Some(row) = rows.get_mut(group) {
+                row.live_ns = row.live_ns.saturating_add(ns.saturating_mul(class.blocks as u64));
             }
         };
         if let Some(live) = live {
@@ -87,6 +88,7 @@ impl Engine {
                 add_age(counter.group_of_gone(block), part.at_ns.saturating_sub(block.born_ns));
             }
         }
+        rows.iter_mut().for_each(|row| row.live_ns /= counter.scale());
         rows
     }
 }

@@ -12,38 +12,40 @@ use crate::profile::Range;
 use format::{Gone, GoneBlock};
 
 /// Corrects the costs of the groups in which these frees were counted. `first`: the sequence number of the range's
-/// first allocation. `group`: the group of a block, and its size.
+/// first allocation. `group`: the group of a block, and its class. Blocks are counted in the units of a counter.
 pub(crate) fn add<'a>(
     parts: impl Iterator<Item = &'a Gone>,
     reaches_end: bool,
     first: u64,
     costs: &mut [Costs],
-    group: impl Fn(&GoneBlock) -> Option<(usize, u64)>,
+    group: impl Fn(&GoneBlock) -> Option<(usize, KnownAllocClass)>,
 ) {
     for part in parts {
         for block in &part.blocks {
-            let Some((group, size)) = group(block) else { continue };
+            let Some((group, class)) = group(block) else { continue };
             let Some(costs) = costs.get_mut(group) else { continue };
-            costs.deallocations = costs.deallocations.saturating_sub(1);
-            costs.freed_bytes = costs.freed_bytes.saturating_sub(size);
-            costs.lifetime_ns = costs.lifetime_ns.saturating_sub(part.at_ns.saturating_sub(block.born_ns));
+            let (blocks, bytes) = (class.blocks as u64, class.bytes);
+            let lifetime_ns = part.at_ns.saturating_sub(block.born_ns).saturating_mul(blocks);
+            costs.deallocations = costs.deallocations.saturating_sub(blocks);
+            costs.freed_bytes = costs.freed_bytes.saturating_sub(bytes);
+            costs.lifetime_ns = costs.lifetime_ns.saturating_sub(lifetime_ns);
             if !part.is_leak || !reaches_end {
                 continue;
             }
-            costs.live_allocations = costs.live_allocations.saturating_add(1);
-            costs.live_bytes = costs.live_bytes.saturating_add(size);
+            costs.live_allocations = costs.live_allocations.saturating_add(blocks);
+            costs.live_bytes = costs.live_bytes.saturating_add(bytes);
             if block.sequence >= first {
-                costs.kept_allocations = costs.kept_allocations.saturating_add(1);
-                costs.kept_bytes = costs.kept_bytes.saturating_add(size);
+                costs.kept_allocations = costs.kept_allocations.saturating_add(blocks);
+                costs.kept_bytes = costs.kept_bytes.saturating_add(bytes);
             }
         }
     }
 }
 
 impl Definitions {
-    pub(crate) fn group_of_gone(&self, block: &GoneBlock) -> Option<(usize, u64)> {
-        let KnownAllocClass { size, site, .. } = *self.alloc_classes.get(block.alloc_class as usize)?;
-        Some((site.index(), size))
+    pub(crate) fn group_of_gone(&self, block: &GoneBlock) -> Option<(usize, KnownAllocClass)> {
+        let class = *self.alloc_classes.get(block.alloc_class as usize)?;
+        Some((class.site.index(), class))
     }
 
     /// The number of frees that the program did not make.
@@ -53,7 +55,7 @@ impl Definitions {
 }
 
 impl Counter<'_> {
-    pub(crate) fn group_of_gone(&self, block: &GoneBlock) -> Option<(usize, u64)> {
+    pub(crate) fn group_of_gone(&self, block: &GoneBlock) -> Option<(usize, KnownAllocClass)> {
         let birth = Birth { alloc_class: block.alloc_class, thread: block.thread, time_ns: block.born_ns };
         self.group_of(block.sequence, &birth)
     }

@@ -190,6 +190,11 @@ impl Engine {
         folds::peaking(self.definitions.folded.iter(), self.counted_peak())
     }
 
+    /// The costs of each allocation class, with each block of the trace counted once.
+    pub(crate) fn by_class(&self) -> Option<Vec<Costs>> {
+        self.counter.by_class()
+    }
+
     /// The highest moment of the whole session.
     fn whole_peak(&self) -> Peak {
         self.folded_peak().map_or_else(|| self.counted_peak(), folds::peak_of)
@@ -206,6 +211,10 @@ impl Engine {
             folds::set_peak(part, &mut costs, |row| self.definitions.group_of_row(row));
         }
         ended::add(self.definitions.gone.iter(), true, 0, &mut costs, |block| self.definitions.group_of_gone(block));
+        let scale = self.definitions.scale();
+        if scale != 1 {
+            costs.iter_mut().for_each(|costs| *costs = costs.rescaled(scale));
+        }
         costs
     }
 

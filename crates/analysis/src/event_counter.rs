@@ -152,7 +152,16 @@ impl EventCounter {
         }
     }
 
-    /// The costs of the whole session, by site.
+    /// The costs of each allocation class in the whole session, with each block of the trace counted once. `None` if they are
+    /// counted by site.
+    pub(crate) fn by_class(&self) -> Option<Vec<Costs>> {
+        match self {
+            EventCounter::Session(walker) => Some(walker.sink.by_class().collect()),
+            _ => None,
+        }
+    }
+
+    /// The costs of the whole session, by site, with blocks in the units of `KnownAllocClass::blocks`.
     pub(crate) fn costs(&self, definitions: &Definitions) -> Vec<Costs> {
         match self {
             EventCounter::Session(walker) => walker.sink.sites(definitions),

@@ -20,42 +20,49 @@ pub(crate) const fn peak_of(part: &Folded) -> Peak {
 }
 
 /// Adds the counts of a part. `reaches_end`: the range does, so what processes had not freed when they ended is leaked.
-/// `group`: the group of a row, and the size of its blocks.
+/// `group`: the group of a row, and the class of its blocks. Blocks are counted in the units of a counter.
 pub(crate) fn add(
     part: &Folded,
     reaches_end: bool,
     costs: &mut [Costs],
-    group: impl Fn(&FoldedRow) -> Option<(usize, u64)>,
+    group: impl Fn(&FoldedRow) -> Option<(usize, KnownAllocClass)>,
 ) {
     for row in part.rows.iter().filter(|row| row.allocations > 0) {
-        let Some((group, size)) = group(row) else { continue };
+        let Some((group, class)) = group(row) else { continue };
         let Some(costs) = costs.get_mut(group) else { continue };
-        let bytes = |count: u64| count.saturating_mul(size);
+        let blocks = |count: u64| count.saturating_mul(class.blocks as u64);
+        let bytes = |count: u64| count.saturating_mul(class.bytes);
         costs.add(&Costs {
-            allocations: row.allocations,
+            allocations: blocks(row.allocations),
             allocated_bytes: bytes(row.allocations),
-            deallocations: row.deallocations,
+            deallocations: blocks(row.deallocations),
             freed_bytes: bytes(row.deallocations),
-            temporary: row.temporary,
+            temporary: blocks(row.temporary),
             temporary_bytes: bytes(row.temporary),
-            lifetime_ns: row.lifetime_ns(),
-            size_max: size,
+            lifetime_ns: blocks(row.lifetime_ns()),
+            size_max: class.size,
             ..Costs::default()
         });
         if reaches_end {
-            Left::kept(row.leaked, bytes(row.leaked)).add_to(costs);
+            Left::kept(blocks(row.leaked), bytes(row.leaked)).add_to(costs);
         }
     }
 }
 
 /// Sets what the groups held at the peak, which is in this part.
-pub(crate) fn set_peak(part: &Folded, costs: &mut [Costs], group: impl Fn(&FoldedRow) -> Option<(usize, u64)>) {
+pub(crate) fn set_peak(
+    part: &Folded,
+    costs: &mut [Costs],
+    group: impl Fn(&FoldedRow) -> Option<(usize, KnownAllocClass)>,
+) {
     costs.iter_mut().for_each(|costs| (costs.peak_bytes, costs.peak_allocations) = (0, 0));
     for row in part.rows.iter().filter(|row| row.at_peak > 0) {
-        let Some((group, size)) = group(row) else { continue };
+        let Some((group, class)) = group(row) else { continue };
         let Some(costs) = costs.get_mut(group) else { continue };
-        costs.peak_bytes = costs.peak_bytes.saturating_add(row.at_peak.saturating_mul(size));
-        costs.peak_allocations = costs.peak_allocations.saturating_add(row.at_peak);
+        let (blocks, bytes) =
+            (row.at_peak.saturating_mul(class.blocks as u64), row.at_peak.saturating_mul(class.bytes));
+        costs.peak_bytes = costs.peak_bytes.saturating_add(bytes);
+        costs.peak_allocations = costs.peak_allocations.saturating_add(blocks);
     }
 }
 
@@ -65,17 +72,17 @@ impl Definitions {
         self.folded.iter().map(|part| part.until_ns).max()
     }
 
-    pub(crate) fn group_of_row(&self, row: &FoldedRow) -> Option<(usize, u64)> {
-        let KnownAllocClass { size, site, .. } = *self.alloc_classes.get(row.alloc_class as usize)?;
-        Some((site.index(), size))
+    pub(crate) fn group_of_row(&self, row: &FoldedRow) -> Option<(usize, KnownAllocClass)> {
+        let class = *self.alloc_classes.get(row.alloc_class as usize)?;
+        Some((class.site.index(), class))
     }
 }
 
 impl Counter<'_> {
-    /// The group of a row and the size of its blocks. The lifetime of a single folded block is not known, so a query
+    /// The group of a row and the class of its blocks. The lifetime of a single folded block is not known, so a query
     /// for lifetimes does not count folded blocks.
-    pub(crate) fn group_of_row(&self, row: &FoldedRow) -> Option<(usize, u64)> {
-        let KnownAllocClass { size, site, .. } = self.alloc_class(row.alloc_class)?;
-        self.selects_folded(row.thread).then(|| (self.group(site, row.thread), size))
+    pub(crate) fn group_of_row(&self, row: &FoldedRow) -> Option<(usize, KnownAllocClass)> {
+        let class = self.alloc_class(row.alloc_class)?;
+        self.selects_folded(row.thread).then(|| (self.group(class.site, row.thread), class))
     }
 }

@@ -6,9 +6,10 @@ use crate::costs::Costs;
 use crate::counter::Counter;
 use crate::definitions::{KnownAllocClass, SiteId};
 use crate::engine::Engine;
+use crate::folds;
 use crate::pass::{Blocks, Gone};
 use crate::query::Query;
-use format::{IntMap, Sampling, Variance};
+use format::{FoldedRow, IntMap, Sampling, Variance};
 use std::borrow::Cow;
 
 /// The uncertainty of the costs of a group of blocks.
@@ -76,6 +77,19 @@ pub struct Intervals {
 }
 
 impl Intervals {
+    /// `counts`: of each class, how many of its blocks are in the trace.
+    fn new(classes: &[KnownAllocClass], counts: &[Costs], sampling: &Sampling) -> Self {
+        let mut intervals = Intervals::default();
+        for (class, counts) in classes.iter().zip(counts).filter(|(_, counts)| !counts.is_zero()) {
+            let Some(site) = class.site.number() else { continue };
+            intervals.sites.entry(site).or_default().add(class.size, counts, sampling);
+        }
+        for variances in intervals.sites.values() {
+            intervals.totals.merge(variances);
+        }
+        intervals
+    }
+
     pub fn of(&self, site: SiteId) -> Variances {
         self.sites.get(&site).copied().unwrap_or_default()
     }
@@ -95,15 +109,24 @@ impl Engine {
         });
         let counter = Counter::new(Cow::Owned(own_groups.collect()), classes.len(), selection);
         let (costs, _) = self.costs_by_walk(blocks, &range, counter)?;
-        let mut intervals = Intervals::default();
-        for (class, counts) in classes.iter().zip(&costs).filter(|(_, counts)| !counts.is_zero()) {
-            let Some(site) = class.site.number() else { continue };
-            let variances = intervals.sites.entry(site).or_default();
-            variances.add(class.size, counts, &sampling);
+        Ok(Some(Intervals::new(&classes, &costs, &sampling)))
+    }
+
+    /// How certain the numbers of the whole session are, without a walk. `None` if every block was recorded.
+    pub fn whole_intervals(&self) -> Option<Intervals> {
+        let sampling = self.definitions.session.sampling?;
+        let mut counts = self.by_class()?;
+        let classes = &self.definitions.alloc_classes;
+        let own_group = |row: &FoldedRow| {
+            let class = *classes.get(row.alloc_class as usize)?;
+            Some((row.alloc_class as usize, KnownAllocClass { blocks: 1, ..class }))
+        };
+        for part in &self.definitions.folded {
+            folds::add(part, true, &mut counts, own_group);
         }
-        for variances in intervals.sites.values() {
-            intervals.totals.merge(variances);
+        if let Some(part) = self.folded_peak() {
+            folds::set_peak(part, &mut counts, own_group);
         }
-        Ok(Some(intervals))
+        Some(Intervals::new(classes, &counts, &sampling))
     }
 }

@@ -100,10 +100,10 @@ fn peak_of_sums(definitions: &Definitions, part: &Folded) -> CombinedPeak {
     let lived = |process: &&Process| process.start_ns <= time_ns && process.end.is_none_or(|end| end.at_ns >= time_ns);
     peak.shares.extend(definitions.processes.values().filter(lived).map(|process| (process.index, Share::default())));
     for row in part.rows.iter().filter(|row| row.at_peak > 0) {
-        let Some((_, size)) = definitions.group_of_row(row) else { continue };
+        let Some((_, class)) = definitions.group_of_row(row) else { continue };
         peak.add(
             definitions.process_of_thread.get(&row.thread).copied(),
-            size.saturating_mul(row.at_peak),
+            class.bytes.saturating_mul(row.at_peak),
             row.at_peak,
         );
     }
@@ -235,7 +235,7 @@ impl<'a> Holders<'a> {
             if self.process(row.thread) != Some(process.index) {
                 continue;
             }
-            let size = self.definitions.group_of_row(row).map_or(0, |(_, size)| size);
+            let size = self.definitions.group_of_row(row).map_or(0, |(_, class)| class.bytes);
             totals.allocations = totals.allocations.saturating_add(row.allocations);
             totals.deallocations = totals.deallocations.saturating_add(row.deallocations);
             totals.temporary = totals.temporary.saturating_add(row.temporary);

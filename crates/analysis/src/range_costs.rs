@@ -107,7 +107,7 @@ impl Engine {
             (costs.live_bytes, costs.live_allocations) = (costs.peak_bytes, costs.peak_allocations);
             (costs.base_bytes, costs.base_allocations) = (costs.peak_bytes, costs.peak_allocations);
         }
-        (costs, folds::peak_of(part))
+        (rescaled(costs, counter.scale()), folds::peak_of(part))
     }
 
     /// Counts the range event by event. At an instant, only live blocks have a cost.
@@ -150,6 +150,7 @@ impl Engine {
                 }
                 self.add_folded(range, &walker.sink, &mut result.0, &mut result.1);
                 self.add_gone(range, first, &walker.sink, &mut result.0);
+                result.0 = rescaled(std::mem::take(&mut result.0), walker.sink.scale());
                 more(&walker.sink, Some(&walker.live));
             }
         })?;
@@ -333,16 +334,21 @@ fn add_maxima(sum: &mut Costs, slices: &[Entry], tail: &Costs) {
     sum.size_max = sizes.fold(sum.size_max, u64::max);
 }
 
-/// The costs of all groups at the end of the range. `first`: the sequence number of its first allocation.
+/// The costs of all groups at the end of the range, in the units of the counter. `first`: the sequence number of its first
+/// allocation.
 fn finished(walker: &Walker<Counter<'_>>, first: u64) -> (Vec<Costs>, Peak) {
     let counter = &walker.sink;
     let mut costs: Vec<Costs> = counter.groups.iter().map(|group| counter.costs(group)).collect();
     counter.add_kept(&walker.live, first, &mut costs);
-    let scale = counter.scale();
-    if scale != 1 {
-        costs.iter_mut().for_each(|costs| *costs = costs.rescaled(scale));
-    }
     (costs, counter.peak())
+}
+
+/// Converts the costs of all groups from the units of a counter into blocks.
+fn rescaled(mut all: Vec<Costs>, scale: u64) -> Vec<Costs> {
+    if scale != 1 {
+        all.iter_mut().for_each(|costs| *costs = costs.rescaled(scale));
+    }
+    all
 }
 
 fn only_live(all: Vec<Costs>) -> Vec<Costs> {

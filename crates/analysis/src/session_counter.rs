@@ -5,7 +5,7 @@
 //! made at the end.
 use crate::costs::Costs;
 use crate::counter::Peak;
-use crate::definitions::{Definitions, KnownAllocClass, SCALE};
+use crate::definitions::{Definitions, KnownAllocClass};
 use crate::walker::{Now, Sink};
 use format::{ClassCounter, ClassCounts, Freed, LiveBlocks};
 
@@ -50,12 +50,18 @@ impl SessionCounter {
         }
     }
 
+    /// The costs of each allocation class, in the order of the definitions, in which every block of the trace counts once.
+    pub(crate) fn by_class(&self) -> impl Iterator<Item = Costs> {
+        let unfreed = self.unfreed.iter().copied().chain(std::iter::repeat(Unfreed::default()));
+        self.classes.counts().zip(unfreed).map(|(counts, unfreed)| costs(&counts, unfreed))
+    }
+
     /// The highest moment of the program's total.
     pub(crate) const fn peak(&self) -> Peak {
         peak(&self.classes)
     }
 
-    /// Returns the costs of each site, in the order of the definitions.
+    /// Returns the costs of each site, in the order of the definitions, with blocks in the units of `KnownAllocClass::blocks`.
     pub(crate) fn sites(&self, definitions: &Definitions) -> Vec<Costs> {
         sites(&self.classes, &self.unfreed, definitions)
     }
@@ -66,8 +72,8 @@ pub(crate) const fn peak(classes: &ClassCounter) -> Peak {
     Peak::of(classes.heap(), classes.peak_event())
 }
 
-/// Returns the costs of each site, in the order of the definitions. `unfreed`: by allocation class; there are none of
-/// the classes that are not in the list.
+/// Returns the costs of each site, in the order of the definitions, with blocks in the units of `KnownAllocClass::blocks`.
+/// `unfreed`: by allocation class; there are none of the classes that are not in the list.
 pub(crate) fn sites(classes: &ClassCounter, unfreed: &[Unfreed], definitions: &Definitions) -> Vec<Costs> {
     let mut sites = vec![Costs::default(); definitions.stacks.len()];
     let unfreed = unfreed.iter().copied().chain(std::iter::repeat(Unfreed::default()));
@@ -76,8 +82,7 @@ pub(crate) fn sites(classes: &ClassCounter, unfreed: &[Unfreed], definitions: &D
             site.add(&weighed(costs(&counts, unfreed), alloc_class));
         }
     }
-    let scale = if definitions.session.sampling.is_some() { SCALE as u64 } else { 1 };
-    sites.into_iter().map(|site| site.rescaled(scale)).collect()
+    sites
 }
 
 /// Multiplies numbers of blocks by what one of them counts for. Their bytes were counted with that.

@@ -52,12 +52,14 @@ pub use wrapper_rows::{WrapperRow, wrapper_rows};
 
 use crate::emptiness::{why_empty, why_none_of};
 use crate::engine::Engine;
+use crate::intervals::Variances;
 use crate::named_enum::named_enum;
 use crate::pass::{Blocks, Gone};
 use crate::profile::{Profile, Range};
 use crate::query::{BadQuery, Compare, Query};
 use crate::query_words::Word;
 use crate::stack_table::StackTable;
+use format::Sampling;
 use keys::Keys;
 use serde::{Serialize, Serializer};
 use std::io::{self, Write};
@@ -137,6 +139,9 @@ pub fn answer(
 ) -> Result<(), AnswerError> {
     query.check()?;
     support::check(view, query)?;
+    if let Some(base) = &base {
+        refuse_samples([trace.engine, base.engine])?;
+    }
     let mut within = query.within(trace.engine);
     if let Some(known) = trace.engine.definitions().profile {
         within = known.check(view, &within)?;
@@ -153,6 +158,7 @@ pub fn answer(
         View::Summary => {
             let tree = trace.engine.process_tree(trace.blocks)?;
             let allocators = allocators::allocator_rows(trace, query, &profile)?;
+            envelope.errors = trace.engine.intervals(trace.blocks, query)?.map(|intervals| Errors(intervals.totals));
             envelope.write(summary::Summary::new(trace, &profile, query, (tree, allocators)), None)
         }
         View::Stacks => envelope.write(stacks::Stacks(table), None),
@@ -207,6 +213,16 @@ pub fn answer(
     }
 }
 
+/// Refuses to compare traces if the blocks of one of them were sampled: their difference may be chance.
+pub fn refuse_samples<'a>(engines: impl IntoIterator<Item = &'a Engine>) -> Result<(), BadQuery> {
+    match engines.into_iter().any(|engine| engine.definitions().session.sampling.is_some()) {
+        true => Err(BadQuery::Whole(
+            "a comparison of traces needs every block, and those of one of them were sampled (--sample)".into(),
+        )),
+        false => Ok(()),
+    }
+}
+
 fn write_profile(
     envelope: &mut Envelope<'_>,
     trace: &mut Trace<'_>,
@@ -250,6 +266,10 @@ struct Envelope<'a> {
     query: &'a Query,
     range: Range,
     totals: Totals,
+    /// How blocks were sampled. Then all numbers of blocks and bytes are estimates.
+    sampling: Option<Sampled>,
+    /// Half the widths of the intervals of the totals. Only in the view `summary`.
+    errors: Option<Errors>,
     /// Why the answer is empty, or which word of the query does not fit the trace.
     note: Option<String>,
     out: &'a mut dyn Write,
@@ -263,6 +283,8 @@ impl<'a> Envelope<'a> {
             query,
             range: profile.range,
             totals: Totals::new(profile, trace.table, query),
+            sampling: trace.engine.definitions().session.sampling.map(Sampled::from),
+            errors: None,
             note: note.or_else(|| why_empty(trace.engine, profile, query)),
             out,
         }
@@ -283,6 +305,10 @@ impl Envelope<'_> {
             query: Given<'a>,
             range: Times,
             totals: &'a Totals,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            sampling: Option<&'a Sampled>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            totals_error: Option<&'a Errors>,
             note: Option<&'a str>,
             #[serde(flatten)]
             body: T,
@@ -292,11 +318,38 @@ impl Envelope<'_> {
             query: Given(self.query),
             range: Times { from_ns: self.range.from_ns, to_ns: self.range.to_ns },
             totals: &self.totals,
+            sampling: self.sampling.as_ref(),
+            totals_error: self.errors.as_ref(),
             note: self.note.as_deref().or(note.as_deref()),
             body,
         };
         serde_json::to_writer(&mut *self.out, &whole).map_err(|error| AnswerError::Io(error.into()))?;
         self.out.write_all(b"\n").map_err(AnswerError::Io)
+    }
+}
+
+/// How blocks were sampled, as JSON outputs say it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Sampled {
+    pub rate_bytes: u64,
+    /// Blocks of at least this size were all taken. Null if no size is large enough.
+    pub exact_above_bytes: Option<u64>,
+}
+
+impl From<Sampling> for Sampled {
+    fn from(sampling: Sampling) -> Self {
+        let exact_above_bytes = Some(sampling.exact_above).filter(|bytes| *bytes > 0);
+        Sampled { rate_bytes: sampling.rate, exact_above_bytes }
+    }
+}
+
+/// Half the widths of the 95 % intervals, by the names of the totals.
+#[derive(Clone, Debug)]
+pub struct Errors(pub Variances);
+
+impl Serialize for Errors {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.errors().map(|(name, error)| (name.trim_end_matches("_error"), error)))
     }
 }
 

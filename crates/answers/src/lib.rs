@@ -17,7 +17,7 @@ pub use browser::{INDEX_BYTES, too_large_for_a_browser};
 pub use options::{BadOptions, NamedText, Options, Settings, check_suppressions};
 pub use question::{Question, question};
 pub use status::{State, TraceStatus, status_of};
-pub use view::{answer, cannot_be_read, pairs, table};
+pub use view::{answer, cannot_be_read, pairs, refuse_samples, table};
 
 /// Why a question has no answer: the HTTP status, and a sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
 //! The state of a trace, for the page's header and its summary.
+use analysis::view::Errors;
 use analysis::{Costs, KnownCosts};
 use format::Domain;
 use heaptrack_trace::OpenTrace;
@@ -70,6 +71,9 @@ fn session(open: &OpenTrace) -> Value {
         "peak_rss_bytes": totals.peak_rss_bytes,
         "overhead_bytes": totals.overhead_bytes,
         "exit": definitions.summary.map(|summary| format!("{:?}", summary.exit)),
+        "sampling": open.engine().whole_intervals().zip(definitions.session.sampling).map(|(intervals, sampling)| {
+            json!({ "rate_bytes": sampling.rate, "totals_error": Errors(intervals.totals) })
+        }),
         "known": definitions.profile.map(known_costs),
         "tool": definitions.session.tool,
     })

@@ -35,6 +35,12 @@ pub fn answer(view: View, open: &OpenTrace, table: &StackTable, query: &Query) -
     }
 }
 
+/// Refuses to compare traces if the blocks of one of them were sampled.
+pub fn refuse_samples<'a>(traces: impl IntoIterator<Item = &'a OpenTrace>) -> Result<(), Refusal> {
+    let refused = analysis::view::refuse_samples(traces.into_iter().map(OpenTrace::engine));
+    refused.map_err(|bad| Refusal::new(400, bad.to_string()))
+}
+
 /// Answers with the names by which functions of the last of `runs` and of a base are the same.
 pub fn pairs(base: &StackTable, runs: &[&StackTable]) -> Result<Vec<u8>, Refusal> {
     serde_json::to_vec(&PairNames::new(base, runs)).map_err(|error| Refusal::new(500, error.to_string()))

@@ -157,11 +157,11 @@ fn try_run(options: &Attach) -> anyhow::Result<ExitCode> {
     let store = crate::live::SharedStore::new(&path);
     let page = live.then(|| crate::live::start(&store)).flatten();
     let _scraping = collectors.and_then(|bound| bound.start(&store));
-    let triggers = Triggers::start(&options.recording, output.place(), recording.stats(), options.pid, asked);
+    let triggers = Triggers::start(&options.recording, output.place(), recording.stats(), options.pid, asked, false);
     let pushing = pushing.and_then(|prepared| prepared.start(&store));
     // Not earlier, because a limited recorder would pause the program for longer while it attaches.
     limits.apply("heaptrack");
-    let line = StatusLine::start(recording.stats(), File::open(output.folder()).ok(), *quiet, *live);
+    let line = StatusLine::start(recording.stats(), File::open(output.folder()).ok(), *quiet, *live, false);
     let names =
         target.and_then(|target| Names::start(output.place(), recording.blocks(), search.search(), Some(target)));
     let cause = wait(options, &attached, &recording, pidfd.as_ref(), &stop);
@@ -288,7 +288,7 @@ fn plan(options: &Attach, prepared: &Prepared, output: &Output, file: File, exe:
         bound: Bound::new(options.recording.max_size, options.recording.keep_last, output.place()),
         threads: options.recording.recorder_threads,
         follows: options.follow.clone(),
-        memory_every: options.recording.memory_every.0,
+        memory_every: options.recording.memory_every(false),
         folder: output.folder(),
         command: prepared.command(),
         exe,

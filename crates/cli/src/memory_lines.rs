@@ -6,13 +6,16 @@ pub fn memory_lines(instant: &MemoryInstant, size: impl Fn(u64) -> String) -> [(
     let of = |kind: &str| size(instant.rss_of(kind));
     let older = instant.rss_of(part_kind::OLDER);
     let older = if older > 0 { format!("; older than the attach, or free: {}", size(older)) } else { String::new() };
-    let allocator = format!(
-        "{} resident of {} requested; added by the allocator: {}; free inside the allocator: {}{older}",
-        of(part_kind::BLOCKS),
-        size(instant.requested_bytes),
-        of(part_kind::OVERHEAD),
-        of(part_kind::FREE)
-    );
+    let allocator = match instant.rss_of(part_kind::HEAP) {
+        0 => format!(
+            "{} resident of {} requested; added by the allocator: {}; free inside the allocator: {}{older}",
+            of(part_kind::BLOCKS),
+            size(instant.requested_bytes),
+            of(part_kind::OVERHEAD),
+            of(part_kind::FREE)
+        ),
+        heap => format!("not known, because blocks were sampled; the allocator's memory: {}{older}", size(heap)),
+    };
     let others = [
         ("anonymous mappings", instant.rss_of_mappings()),
         ("stacks", instant.rss_of(part_kind::STACK)),
@@ -46,6 +49,10 @@ mod tests {
     use super::*;
     use format::MemoryPart;
 
+    fn lines(instant: &MemoryInstant) -> [String; 5] {
+        memory_lines(instant, |bytes| format!("{bytes}B")).map(|(label, value)| format!("{label}: {value}"))
+    }
+
     #[test]
     fn every_kind_is_in_the_lines() {
         let part = |(kind, rss_bytes): (&&str, u64)| MemoryPart {
@@ -59,11 +66,10 @@ mod tests {
             pss_bytes: 65,
             requested_bytes: 64,
             cgroup_limit_bytes: Some(1000),
-            parts: part_kind::ALL.iter().zip(1..).map(part).collect(),
+            parts: part_kind::ALL.iter().filter(|kind| **kind != part_kind::HEAP).zip(1..).map(part).collect(),
             ..MemoryInstant::default()
         };
-        let lines =
-            memory_lines(&instant, |bytes| format!("{bytes}B")).map(|(label, value)| format!("{label}: {value}"));
+        let lines = lines(&instant);
         let expected = [
             "resident memory at 1.500s: 78B, PSS 65B",
             "- live blocks: 1B resident of 64B requested; added by the allocator: 2B; free inside the allocator: 3B; older than the attach, or free: 4B",
@@ -72,5 +78,13 @@ mod tests {
             "- beside it: swap 0B, page tables 0B, limit of the cgroup 1000B",
         ];
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn live_blocks_are_not_known_if_they_were_sampled() {
+        let heap = MemoryPart { kind: part_kind::HEAP.to_owned(), rss_bytes: 9, ..MemoryPart::default() };
+        let instant = MemoryInstant { parts: vec![heap], ..MemoryInstant::default() };
+        let expected = "- live blocks: not known, because blocks were sampled; the allocator's memory: 9B";
+        assert_eq!(lines(&instant)[1], expected);
     }
 }

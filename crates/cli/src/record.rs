@@ -172,10 +172,19 @@ fn follow(
     let pushing = store.as_ref().zip(pushing).and_then(|(store, prepared)| prepared.start(store));
     let has_conditions = path.is_some() && !options.recording.snapshot_when.is_empty();
     let triggers = has_conditions
-        .then(|| Triggers::start(&options.recording, place.clone(), recording.stats(), child, asked))
+        .then(|| {
+            Triggers::start(
+                &options.recording,
+                place.clone(),
+                recording.stats(),
+                child,
+                asked,
+                options.sample.is_some(),
+            )
+        })
         .flatten();
     limits.apply("heaptrack");
-    let line = StatusLine::start(recording.stats(), folder, *quiet, *live);
+    let line = StatusLine::start(recording.stats(), folder, *quiet, *live, options.sample.is_some());
     let with_names = !no_symbols && has_memory();
     let names = with_names.then(|| Names::start(place, recording.blocks(), search.search(), None)).flatten();
     signals.wait_for(child);
@@ -369,8 +378,7 @@ fn plan(options: &Record, inherited: &Inherited, program: &Program, output: &Out
         bound: Bound::new(options.recording.max_size, options.recording.keep_last, output.place()),
         threads: options.recording.recorder_threads,
         follows: options.follow.clone(),
-        // The parts of the heap are computed from all live blocks.
-        memory_every: options.recording.memory_every.0.filter(|_| options.sample.is_none()),
+        memory_every: options.recording.memory_every(options.sample.is_some()),
         folder: output.folder(),
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         exe: exe.to_string_lossy().into_owned(),

@@ -12,6 +12,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// How often the parts of the resident memory are measured if the user says nothing.
+const MEMORY_EVERY: Duration = Duration::from_secs(1);
+
 #[derive(Clone, Debug, clap::Args)]
 pub struct RecordingOptions {
     /// Where to write the trace; %h = host, %p = pid of the program, %t = time of the start (UTC); .htz is added.
@@ -53,9 +56,9 @@ pub struct RecordingOptions {
     /// Threads of the recorder that work on events: a number, or auto for those that are idle, at most a quarter of the CPUs. More than 3 find no work.
     #[arg(long, value_name = "N", default_value = "auto", value_parser = recorder_threads)]
     pub recorder_threads: RecorderThreads,
-    /// How often to measure the parts of the resident memory (heap, stacks, files and so on), or off. Measuring takes at most 0.5 % of one CPU, so it may be done less often.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = memory_every)]
-    pub memory_every: MemoryEvery,
+    /// How often to measure the parts of the resident memory (heap, stacks, files and so on), or off. Measuring takes at most 0.5 % of one CPU, so it may be done less often. Without this option: 1s, and off with --sample.
+    #[arg(long, value_name = "TIME", value_parser = memory_every)]
+    pub memory_every: Option<MemoryEvery>,
     /// Do not record the mappings that the program makes itself (mmap, munmap, mremap, madvise, shmat).
     #[arg(long)]
     pub no_mmap: bool,
@@ -65,6 +68,15 @@ pub struct RecordingOptions {
     pub recorder: RecorderOptions,
     #[command(flatten)]
     pub search: SearchOptions,
+}
+
+impl RecordingOptions {
+    /// How often to measure the parts of the resident memory. `None`: never. A recording that samples measures them only if
+    /// the user asks for it: it is made to cost next to nothing, and cannot tell live blocks from free memory.
+    pub fn memory_every(&self, is_sampled: bool) -> Option<Duration> {
+        let usual = if is_sampled { None } else { Some(MEMORY_EVERY) };
+        self.memory_every.map_or(usual, |every| every.0)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,7 +1,7 @@
 //! Recordings that sample: the values of their options, what is said at their end, and which outputs refuse them.
 use crate::say;
 use analysis::numbers::{bytes, exact};
-use analysis::{Query, to_signed};
+use analysis::to_signed;
 use channel::{MAX_RATE, SamplingSetup};
 use format::{Block, RawBlock, Sampling, Variance};
 use heaptrack_trace::OpenOptions;
@@ -50,7 +50,7 @@ pub fn refuse(path: &Path, what: &str) -> anyhow::Result<()> {
 pub fn report(path: &Path, left: &str) -> bool {
     let Ok(trace) = OpenOptions::new().open(path, |_, _| ()) else { return false };
     let Some(sampling) = trace.engine().definitions().session.sampling else { return false };
-    let Ok(Some(intervals)) = trace.intervals(&Query::default()) else { return false };
+    let Some(intervals) = trace.engine().whole_intervals() else { return false };
     let (totals, errors) = (trace.engine().totals(), intervals.totals);
     let size =
         |value: u64, error: Variance| format!("{} ± {}", bytes(to_signed(value)), bytes(to_signed(error.error())));

@@ -25,8 +25,9 @@ pub struct StatusLine {
 }
 
 impl StatusLine {
-    /// `folder` is the folder of the trace, whose disk is watched. With `hidden`, only warnings are printed.
-    pub fn start(stats: Arc<Stats>, folder: Option<File>, quiet: bool, hidden: bool) -> Self {
+    /// `folder` is the folder of the trace, whose disk is watched. With `hidden`, only warnings are printed. With
+    /// `is_sampled`, the sizes of the heap are estimates.
+    pub fn start(stats: Arc<Stats>, folder: Option<File>, quiet: bool, hidden: bool, is_sampled: bool) -> Self {
         if quiet {
             return StatusLine { stop: None };
         }
@@ -43,7 +44,7 @@ impl StatusLine {
                     return erase(is_drawn);
                 }
                 if is_drawn {
-                    let _ = write!(std::io::stderr(), "\r\x1b[2m{}\x1b[0m\x1b[K", Line(&stats));
+                    let _ = write!(std::io::stderr(), "\r\x1b[2m{}\x1b[0m\x1b[K", Line(&stats, is_sampled));
                 }
             }
         };
@@ -65,13 +66,15 @@ fn erase(is_drawn: bool) {
     }
 }
 
-struct Line<'a>(&'a Stats);
+/// The numbers, and true if those of the heap are estimates.
+struct Line<'a>(&'a Stats, bool);
 
 impl Display for Line<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Stats { events, live_bytes, peak_bytes, file_bytes, lost_events, .. } = self.0;
-        write!(f, "heaptrack: {} events", Count(Stats::get(events)))?;
-        write!(f, ", heap {} (peak {})", Bytes(Stats::get(live_bytes)), Bytes(Stats::get(peak_bytes)))?;
+        let (sampled, about) = if self.1 { ("sampled ", "about ") } else { ("", "") };
+        write!(f, "heaptrack: {} {sampled}events", Count(Stats::get(events)))?;
+        write!(f, ", heap {about}{} (peak {})", Bytes(Stats::get(live_bytes)), Bytes(Stats::get(peak_bytes)))?;
         write!(f, ", file {}", Bytes(Stats::get(file_bytes)))?;
         match Stats::get(lost_events) {
             0 => Ok(()),

@@ -47,13 +47,14 @@ pub struct Triggers {
 }
 
 impl Triggers {
-    /// `asked`: a flag that SIGUSR1 sets.
+    /// `asked`: a flag that SIGUSR1 sets. `is_sampled`: the live bytes in `stats` are an estimate.
     pub fn start(
         options: &RecordingOptions,
         place: Arc<TracePath>,
         stats: Arc<Stats>,
         pid: u32,
         asked: Arc<AtomicBool>,
+        is_sampled: bool,
     ) -> Option<Self> {
         let cgroup = Cgroup::of(pid);
         for reason in options.snapshot_when.iter().filter_map(|condition| condition.lacks(cgroup.as_ref())) {
@@ -62,7 +63,7 @@ impl Triggers {
         let mut watcher = Watcher {
             conditions: options.snapshot_when.iter().map(|condition| (*condition, false)).collect(),
             cgroup,
-            taken: Taken { place, budget: options.snapshots_size, quiet: options.quiet },
+            taken: Taken { place, budget: options.snapshots_size, quiet: options.quiet, is_sampled },
             last: None,
             // Nothing is known of the time before the recording.
             past: VecDeque::from([(Instant::now(), 0)]),
@@ -178,6 +179,8 @@ struct Taken {
     /// The most bytes of all snapshots.
     budget: u64,
     quiet: bool,
+    /// The sizes of the heap are estimates.
+    is_sampled: bool,
 }
 
 impl Taken {
@@ -188,7 +191,8 @@ impl Taken {
         match self.write(&path) {
             Ok(()) => {
                 if !self.quiet {
-                    say(format_args!("heaptrack: {condition}: {}", path.display()));
+                    let estimated = if self.is_sampled && condition.is_of_blocks() { ", by an estimate" } else { "" };
+                    say(format_args!("heaptrack: {condition}{estimated}: {}", path.display()));
                 }
                 remove_old(&trace, self.budget);
             }

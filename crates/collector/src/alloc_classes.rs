@@ -183,6 +183,11 @@ impl AllocClasses {
         self.usage.len()
     }
 
+    /// The sizes and live blocks, by index.
+    pub fn usage(&self) -> &[Usage] {
+        &self.usage
+    }
+
     /// Returns pairs `(allocation class, live blocks)`, sorted by allocation class, without those that have no live
     /// block.
     pub fn live(&self) -> Vec<(u32, u64)> {

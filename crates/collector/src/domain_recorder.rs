@@ -10,7 +10,7 @@ use crate::clock::Timeline;
 use crate::sink::{Freed, Sink};
 use crate::stacks::Stacks;
 use channel::{AllocatorId, Stamp, split_size};
-use format::{Checkpoint, Domain, PeakTracker, RawBlock, Totals};
+use format::{Checkpoint, Domain, PeakTracker, RawBlock, Sampling, Totals};
 
 /// Time marks are at least this far apart.
 const MARK_NS: u64 = 100_000;
@@ -81,6 +81,13 @@ impl DomainRecorder {
             leaked_bytes: totals.leaked_bytes.saturating_add(self.left.1),
             ..totals
         }
+    }
+
+    /// The live bytes that the blocks that were taken stand for.
+    pub fn live_estimate(&self, sampling: &Sampling) -> u64 {
+        let live = self.alloc_classes.usage().iter().filter(|usage| usage.live > 0);
+        let bytes = live.map(|usage| usage.live.saturating_mul(sampling.bytes_of_one(usage.size)));
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// The sequence number that the next allocation gets.

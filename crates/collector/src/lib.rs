@@ -22,6 +22,7 @@ mod domain_recorder;
 mod drain;
 mod ends;
 mod error;
+mod estimate;
 #[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 mod heaps;

@@ -20,6 +20,7 @@ mod huge_pages;
 mod owner_sets;
 mod parts;
 mod resident_pages;
+mod sampled;
 mod schedule;
 mod slabs;
 pub(crate) mod smaps;
@@ -67,6 +68,8 @@ pub(crate) struct MemoryPlan {
     /// How often to look. `None`: never.
     pub every: Option<Duration>,
     pub is_attached: bool,
+    /// Only some blocks are known, so nothing can be said about which memory of the allocator is free.
+    pub is_sampled: bool,
     /// Memory that the recorder has mapped into an attached program.
     pub own_ranges: Vec<Range<u64>>,
 }
@@ -469,9 +472,6 @@ impl Measuring {
         cover.mark_pools(&self.pools);
         let older = self.older.clone().unwrap_or_default();
         let known = Known { stack_pointers, own_ranges: self.plan.own_ranges.clone(), older, mapped };
-        instant.live_blocks = cover.blocks;
-        instant.requested_bytes = cover.requested_bytes;
-        instant.usable_bytes = cover.usable_bytes;
         let mut found = Found {
             pinned: PinnedPages::new(cover.has_slabs),
             map: AddressMap::new(mappings.iter().filter(|mapping| mapping.rss_bytes > 0).count()),
@@ -480,13 +480,22 @@ impl Measuring {
         if let Some(pages) = &pages {
             huge_pages::add_facts(&process, &mappings, pages, &mut instant.facts);
         }
-        instant.fragmentation = found.pinned.finish(&cover);
+        if self.plan.is_sampled {
+            sampled::without_blocks(&mut instant);
+        } else {
+            instant.live_blocks = cover.blocks;
+            instant.requested_bytes = cover.requested_bytes;
+            instant.usable_bytes = cover.usable_bytes;
+            instant.fragmentation = found.pinned.finish(&cover);
+        }
         self.pools = cover.pools();
         if !smaps.is_alive() {
             // The program has ended or replaced itself. Blocks and pages may have been missing, so nothing is known of this instant.
             return;
         }
-        self.keep_map(found.map.finish(instant.time_ns, instant.rss_bytes, |born| times.of(born)));
+        if !self.plan.is_sampled {
+            self.keep_map(found.map.finish(instant.time_ns, instant.rss_bytes, |born| times.of(born)));
+        }
         if let Ok(mut latest) = self.shared.latest.lock() {
             *latest = Some(Arc::new(instant.clone()));
         }

@@ -20,7 +20,8 @@ pub struct Observed<'a> {
     pub replaced: Option<Replaced>,
     /// How often an allocator freed many blocks at once of which it is not known which they were.
     pub unknown_heap_ends: u64,
-    /// The last look at the memory, if the program's mappings were recorded.
+    /// The last look at the memory, if the program's mappings and all blocks were recorded: a large block that was not
+    /// sampled is a mapping of its own, too.
     pub last_look: Option<Arc<MemoryInstant>>,
     /// Every module that was ever loaded, with its `channel::ModuleFlags`.
     pub modules: Vec<(&'a Module, u32)>,
@@ -71,13 +72,14 @@ impl Collector {
         let flags = |module: &Module| {
             raw.get((module.instance as usize).wrapping_sub(1)).map_or(0, |raw| raw.flags.load(Ordering::Relaxed))
         };
+        let explains_mappings = self.header.records_maps != 0 && self.plan.setup.sampling.rate == 0;
         Observed {
             pid: self.header.target_pid.load(Ordering::Acquire),
             is_attached: self.plan.attached.is_some(),
             is_sandboxed: self.header.no_syscalls.load(Ordering::Acquire) != 0,
             replaced,
             unknown_heap_ends: self.recorder.unknown_heap_ends(),
-            last_look: self.memory_looks.latest().filter(|_| self.header.records_maps != 0),
+            last_look: self.memory_looks.latest().filter(|_| explains_mappings),
             unrecorded: self.hub().map(UnrecordedProcesses::of).unwrap_or_default(),
             modules: self.recorder.modules().iter().map(|module| (module, flags(module))).collect(),
         }

@@ -22,7 +22,7 @@ use crate::sink::Sink;
 use crate::threads::Threads;
 use crate::tree::Tree;
 use channel::{CUSTOM, Event, HeapMark, MapCall, Path, StackId, Stamp, split_size};
-use format::{Domain, Frame, MapCalls, Module, RawBlock, StackEncoder, Thread, Totals};
+use format::{Domain, Frame, MapCalls, Module, RawBlock, Sampling, StackEncoder, Thread, Totals};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -78,6 +78,11 @@ impl Recorder {
     /// Malloc's totals up to the last event; `leaked_*` is what is live.
     pub fn totals(&self) -> Totals {
         self.malloc.totals()
+    }
+
+    /// An estimate of malloc's live bytes, if blocks are sampled.
+    pub fn live_estimate(&self, sampling: &Sampling) -> u64 {
+        self.malloc.live_estimate(sampling)
     }
 
     /// The totals of the blocks that the program reported itself, or `None` if it reported nothing.

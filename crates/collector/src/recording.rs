@@ -221,7 +221,8 @@ impl Recording {
         take_memory_in_large_steps();
         let writer = Writer::start(plan.file, plan.bound)?;
         let Plan { setup, folder, command, exe, tool, threads, follows, memory_every, .. } = plan;
-        let memory = MemoryPlan { every: memory_every, is_attached: attached.is_some(), own_ranges };
+        let is_sampled = setup.sampling.rate > 0;
+        let memory = MemoryPlan { every: memory_every, is_attached: attached.is_some(), is_sampled, own_ranges };
         let create = |names: String| match attached {
             Some(_) => HubPage::create_attached(&names),
             None => HubPage::create(true, &names),
@@ -272,7 +273,12 @@ impl Recording {
             threads: RecorderThreads::Exactly(NonZero::<usize>::MIN),
             hub: None,
             attached,
-            memory: MemoryPlan { every: Some(LIVE_MEMORY), is_attached: attached.is_some(), own_ranges },
+            memory: MemoryPlan {
+                every: Some(LIVE_MEMORY),
+                is_attached: attached.is_some(),
+                is_sampled: false,
+                own_ranges,
+            },
         };
         Self::begin(subject, mapping, Writer::nowhere(), Sink::Live(Box::new(Aggregate::new(depth))))
     }

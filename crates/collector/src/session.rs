@@ -12,6 +12,7 @@ mod telling;
 use crate::clock::Timeline;
 use crate::cores::Cores;
 use crate::drain::{Drain, Drained};
+use crate::estimate::Estimate;
 use crate::live::{Ask, Backlog};
 use crate::mapping::{Mapping, SharedHeader};
 use crate::memory::Looks;
@@ -62,6 +63,8 @@ pub(crate) struct Collector {
     pub(crate) mapping: Arc<Mapping>,
     pub(crate) header: SharedHeader,
     stats: Arc<Stats>,
+    /// If blocks are sampled: what is live.
+    estimate: Option<Estimate>,
     stop: Arc<AtomicBool>,
     writer: Writer,
     drain: Drain,
@@ -123,6 +126,7 @@ impl Collector {
         Collector {
             header,
             stats,
+            estimate: Estimate::new(plan.setup.sampling, now),
             stop,
             writer,
             drain: Drain::new(Arc::clone(&mapping), first),
@@ -403,11 +407,18 @@ impl Collector {
         self.write_suppressions();
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
         let totals = self.recorder.totals();
+        let (live_bytes, peak_bytes) = match &mut self.estimate {
+            None => (totals.leaked_bytes, totals.peak_bytes),
+            Some(estimate) => {
+                estimate.look(&self.recorder);
+                (estimate.live_bytes, estimate.peak_bytes)
+            }
+        };
         Stats::set(&self.stats.events, self.recorder.event_count());
-        Stats::set(&self.stats.live_bytes, totals.leaked_bytes);
-        Stats::set(&self.stats.peak_bytes, totals.peak_bytes);
+        Stats::set(&self.stats.live_bytes, live_bytes);
+        Stats::set(&self.stats.peak_bytes, peak_bytes);
         Stats::set(&self.stats.file_bytes, self.writer.file_bytes());
         Stats::set(&self.stats.lost_events, self.losses.lost_events);
     }

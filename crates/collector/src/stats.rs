@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub struct Stats {
     pub events: AtomicU64,
+    /// Of a recording that samples, this and the peak are estimates.
     pub live_bytes: AtomicU64,
     pub peak_bytes: AtomicU64,
     pub file_bytes: AtomicU64,

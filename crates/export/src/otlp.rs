@@ -66,8 +66,7 @@ fn profile(selected: &Selected<'_>, value: &ValueType, stacks: &[usize], tables:
     let range = selected.range;
     let start = selected.definitions.session.started_unix_ns.saturating_add(range.from_ns);
     profile.fixed(3, start).number(4, range.to_ns.saturating_sub(range.from_ns));
-    // Every block was counted, so the period is 1.
-    profile.message(5, &tables.value_type("space", "bytes")).number(6, 1);
+    profile.message(5, &tables.value_type("space", "bytes")).number(6, selected.period());
     profile
 }
 

@@ -1,8 +1,8 @@
 //! pprof's profile.proto, as `go tool pprof`, Pyroscope, Parca, Perfetto and Grafana read it.
 //!
-//! Receives: the selected stacks, a row for each thread. Returns: the message, not compressed. Must hold: every number is
-//! exact, so the period is 1; if blocks were sampled, numbers are estimates of all blocks, and the period is the mean number
-//! of bytes between two samples, as in Go's heap profiles; inlined functions are lines of one location, innermost first; a location without a name gets
+//! Receives: the selected stacks, a row for each thread. Returns: the message, not compressed. Must hold: the period is 1 if
+//! every block was recorded, or the sampling rate, and then the numbers are estimates for all blocks, which no reader
+//! weighs again; inlined functions are lines of one location, innermost first; a location without a name gets
 //! `module+offset`, so that no reader looks for names in files that may have changed.
 //!
 //! ```text
@@ -197,13 +197,12 @@ impl Writer<'_, '_> {
         self.put_number(field::DURATION_NANOS, range.to_ns.saturating_sub(range.from_ns))?;
         let period_type = self.value_type("space", "bytes");
         self.put(field::PERIOD_TYPE, &period_type)?;
-        let sampled_every = session.sampling.map(|sampling| sampling.rate);
-        self.put_number(field::PERIOD, sampled_every.unwrap_or(1))?;
+        self.put_number(field::PERIOD, self.selected.period())?;
         let shown_first = self.string(shown_first);
         self.put_number(field::DEFAULT_SAMPLE_TYPE, shown_first)?;
         let mut comments = vec![format!("heaptrack {}", env!("CARGO_PKG_VERSION")), self.selected.command()];
         let estimated = |bytes| format!("sampled, on average once in {bytes} bytes: the numbers are estimates");
-        comments.extend(sampled_every.map(estimated));
+        comments.extend(session.sampling.map(|sampling| estimated(sampling.rate)));
         comments.extend(self.selected.not_recorded());
         for comment in comments.iter().filter(|comment| !comment.is_empty()) {
             let comment = self.string(comment);

@@ -42,6 +42,11 @@ impl Selected<'_> {
         self.table.levels.get(level as usize)
     }
 
+    /// The bytes in which one block was taken on average. 1 if every block was recorded.
+    pub(crate) fn period(&self) -> u64 {
+        self.definitions.session.sampling.map_or(1, |sampling| sampling.rate)
+    }
+
     pub(crate) fn command(&self) -> String {
         match self.redaction {
             None => self.definitions.session.command.join(" "),
@@ -55,8 +60,12 @@ impl Selected<'_> {
 
     /// The sentences about what was not recorded.
     pub(crate) fn not_recorded(&self) -> Vec<String> {
+        let sampling = self.definitions.session.sampling;
+        let sampled = sampling.map(|sampling| {
+            format!("sampled, on average once in {} bytes: the numbers are estimates for all blocks", sampling.rate)
+        });
         let unseen = self.definitions.unseen.iter().map(|unseen| format!("not recorded: {}", unseen.sentence));
-        let sentences = self.definitions.losses.sentences().into_iter().chain(unseen);
+        let sentences = sampled.into_iter().chain(self.definitions.losses.sentences()).chain(unseen);
         sentences.map(|text| self.redaction.map_or_else(|| text.clone(), |redaction| redaction.text(&text))).collect()
     }
 

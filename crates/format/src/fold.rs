@@ -11,7 +11,7 @@ use crate::memory_parts::thin_out;
 use crate::process_past::{ProcessPast, in_order};
 use crate::{
     AllocClasses, BlockKind, Domain, Error, FileWriter, Folded, FoldedRow, IntMap, Malformed, MemoryMap, MemoryParts,
-    PeakTracker, Process, Processes, RawBlock, Reader, RssSample, Start, Visitor,
+    PeakTracker, Process, Processes, RawBlock, Reader, RssSample, Sampling, Session, Start, Visitor,
 };
 use std::io::{self, Read, Write};
 
@@ -82,6 +82,11 @@ impl Folder {
         match block.kind.in_domain(domain).unwrap_or(block.kind) {
             BlockKind::Events => past.walk(&mut Events::decode(payload)?)?,
             BlockKind::Folded => past.add_folded(&Folded::decode(payload)?),
+            // Only malloc's blocks are sampled.
+            BlockKind::Session if domain == Domain::Malloc => {
+                past.sampling = Session::decode(payload)?.sampling;
+                return Ok(false);
+            }
             BlockKind::AllocClasses => {
                 past.add_alloc_classes(&AllocClasses::decode(payload)?)?;
                 return Ok(false);
@@ -159,6 +164,9 @@ struct Use {
 /// The state and the sums of one domain before the cut.
 #[derive(Default)]
 struct Past {
+    /// If blocks were sampled, what each of them stands for. The peak is that of the estimate.
+    sampling: Option<Sampling>,
+    /// By allocation class: the bytes that a block counts for.
     sizes: Vec<u64>,
     live: IntMap<u64, Born>,
     /// Thread -> its latest allocation.
@@ -187,7 +195,9 @@ impl Past {
         if alloc_classes.first as usize != self.sizes.len() {
             return Err(Malformed::Reference);
         }
-        self.sizes.extend(alloc_classes.alloc_classes.iter().map(|alloc_class| alloc_class.size));
+        let sampling = self.sampling;
+        let bytes = |size: u64| sampling.map_or(size, |sampling| sampling.bytes_of_one(size));
+        self.sizes.extend(alloc_classes.alloc_classes.iter().map(|alloc_class| bytes(alloc_class.size)));
         Ok(())
     }
 

@@ -13,6 +13,8 @@ pub mod part_kind {
     pub const OVERHEAD: &str = "overhead";
     /// Memory of the allocator that no live block covers.
     pub const FREE: &str = "free";
+    /// If blocks were sampled: memory of the allocator, in live blocks or free.
+    pub const HEAP: &str = "heap";
     /// Of an attached program: memory that the allocator had at the attach and that no block allocated since then covers.
     pub const OLDER: &str = "older";
     /// Anonymous mappings that the program made itself with a call that was recorded. The name is `#` and the number of the call's stack.
@@ -30,8 +32,8 @@ pub mod part_kind {
     pub const UNATTRIBUTED: &str = "unattributed";
 
     /// In the order in which they are shown.
-    pub const ALL: [&str; 12] =
-        [BLOCKS, OVERHEAD, FREE, OLDER, MAPPED, ANONYMOUS, STACK, FILE, SHARED, KERNEL, RECORDER, UNATTRIBUTED];
+    pub const ALL: [&str; 13] =
+        [BLOCKS, OVERHEAD, FREE, HEAP, OLDER, MAPPED, ANONYMOUS, STACK, FILE, SHARED, KERNEL, RECORDER, UNATTRIBUTED];
 }
 
 /// All instants of one block, or the reason why there are none.
@@ -56,6 +58,7 @@ pub struct MemoryInstant {
     pub cgroup_cache_bytes: Option<u64>,
     pub cgroup_limit_bytes: Option<u64>,
     /// All live blocks, resident or not: their number, the bytes that were requested, and these with what the allocator adds.
+    /// 0 if blocks were sampled.
     pub live_blocks: u64,
     pub requested_bytes: u64,
     pub usable_bytes: u64,
@@ -82,6 +85,11 @@ pub struct MemoryPart {
 }
 
 impl MemoryInstant {
+    /// False if blocks were sampled: which memory of the allocator is in live blocks is not known then.
+    pub fn knows_blocks(&self) -> bool {
+        self.parts.iter().all(|part| part.kind != part_kind::HEAP)
+    }
+
     /// Returns the resident bytes of all anonymous mappings besides the allocator's, whether a call of the program explains them or not.
     pub fn rss_of_mappings(&self) -> u64 {
         self.rss_of(part_kind::MAPPED).saturating_add(self.rss_of(part_kind::ANONYMOUS))

@@ -39,6 +39,11 @@ impl Sampling {
         Ok(Some(sampling).filter(|sampling| sampling.rate > 0))
     }
 
+    /// The bytes that a block of this size stands for, as they are counted: rounded for each allocation class.
+    pub fn bytes_of_one(&self, size: u64) -> u64 {
+        self.weight(size).bytes.round() as u64
+    }
+
     pub fn weight(&self, size: u64) -> Weight {
         if self.exact_above > 0 && size >= self.exact_above {
             return Weight { blocks: 1.0, bytes: size as f64, missed: 0.0 };

@@ -100,7 +100,7 @@ pub const TOOLS: &[Tool] = &[
     ),
     tool(
         "leaks",
-        "Places that hold memory at the end, with a verdict for each: grows (a leak), bounded (a cache), once (start-up), exit, tail. `verdict` keeps only one kind.",
+        "Places that hold memory at the end, with a verdict for each: grows (a leak), bounded (a cache), once (start-up), exit, tail, unclear (blocks were sampled, and too few of these to tell). `verdict` keeps only one kind.",
         (1, filtered!("trace"; "verdict", "limit", "cursor")),
         lists::leaks,
     ),
@@ -175,9 +175,14 @@ impl Context<'_> {
 
 /// The beginning of every answer about a trace: which one, and what it does not contain.
 fn about(asked: &Asked) -> Value {
-    json!({
+    let mut about = json!({
         "trace": asked.path.to_string_lossy(),
         "complete": asked.trace.is_complete(),
         "not_seen": rows::sentences(asked.trace.not_seen()),
-    })
+    });
+    // All numbers of blocks and bytes are estimates then.
+    if let Some(sampling) = asked.trace.session().sampling {
+        about["sampled_once_in_bytes"] = sampling.rate_bytes.into();
+    }
+    about
 }

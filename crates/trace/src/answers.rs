@@ -1,7 +1,7 @@
 //! What [`Trace`](crate::Trace) answers with.
 use crate::costs::Costs;
 use analysis::view::{FunctionDiff, Leak as Judged, State, Verdict as Judgement};
-use analysis::{BlockEvent, BlockEventKind};
+use analysis::{BlockEvent, BlockEventKind, Variances};
 
 /// The number of a stack that allocates. It is `site` in the tables of `heaptrack export`, and `stack` in the views of
 /// docs/views.md. It stays the same while a file grows, and has no meaning in another trace.
@@ -225,4 +225,51 @@ pub struct Session<'a> {
     pub is_attached: bool,
     /// The program that wrote the file.
     pub tool: &'a str,
+    /// How blocks were sampled; `None` if every block was recorded. In a sampled trace all numbers of blocks and bytes are
+    /// estimates ([`Trace::total_errors`](crate::Trace::total_errors)).
+    pub sampling: Option<Sampling>,
+}
+
+/// How the blocks of a recording were sampled (`--sample`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sampling {
+    /// A block was taken once in so many bytes, on average.
+    pub rate_bytes: u64,
+    /// Blocks of at least this size were all taken; `None` if no size is large enough.
+    pub exact_above_bytes: Option<u64>,
+}
+
+/// Half the widths of the 95 % intervals of the totals of a sampled trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TotalErrors {
+    /// Of the blocks allocated.
+    pub allocations: u64,
+    /// Of their bytes.
+    pub allocated_bytes: u64,
+    /// Of the temporary blocks.
+    pub temporary: u64,
+    /// Of the blocks that were not freed.
+    pub leaked_allocations: u64,
+    /// Of their bytes.
+    pub leaked_bytes: u64,
+    /// Of the blocks at the peak.
+    pub peak_allocations: u64,
+    /// Of the bytes at the peak.
+    pub peak_bytes: u64,
+}
+
+impl From<Variances> for TotalErrors {
+    fn from(errors: Variances) -> Self {
+        TotalErrors {
+            allocations: errors.allocations.error(),
+            allocated_bytes: errors.allocated_bytes.error(),
+            temporary: errors.temporary.error(),
+            leaked_allocations: errors.live_allocations.error(),
+            leaked_bytes: errors.live_bytes.error(),
+            peak_allocations: errors.peak_allocations.error(),
+            peak_bytes: errors.peak_bytes.error(),
+        }
+    }
 }

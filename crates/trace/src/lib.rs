@@ -71,7 +71,9 @@ mod shared_bytes;
 mod trace;
 mod trace_file;
 
-pub use answers::{Block, Change, Event, EventKind, Leak, Level, Session, Site, SiteId, Verdict};
+pub use answers::{
+    Block, Change, Event, EventKind, Leak, Level, Sampling, Session, Site, SiteId, TotalErrors, Verdict,
+};
 pub use costs::{Costs, Totals};
 pub use error::Error;
 pub use selection::Selection;

@@ -2,7 +2,7 @@
 use crate::missing_names::missing_names;
 use crate::open::OpenTrace;
 use analysis::numbers::bytes;
-use analysis::{Query, to_signed};
+use analysis::to_signed;
 
 impl OpenTrace {
     /// Sentences about what is missing in this trace: damage, losses, allocators that could not be recorded, and a file
@@ -30,8 +30,9 @@ impl OpenTrace {
         notes.extend(definitions.losses.note.clone());
         notes.extend(definitions.unseen.iter().map(|unseen| format!("Not recorded: {}", unseen.sentence)));
         if let Some(until) = definitions.folded_until_ns() {
+            let kept = if definitions.session.sampling.is_some() { "as certain as without that" } else { "exact" };
             notes.push(format!(
-                "To keep the file small (--max-size, --keep-last), the first {:.1} s are stored as sums and the blocks that were still live then. Numbers of the whole session are exact. For that time, the timeline shows only the peak and the blocks that stayed.",
+                "To keep the file small (--max-size, --keep-last), the first {:.1} s are stored as sums and the blocks that were still live then. Numbers of the whole session are {kept}. For that time, the timeline shows only the peak and the blocks that stayed.",
                 until as f64 / 1e9
             ));
         }
@@ -47,7 +48,7 @@ impl OpenTrace {
     /// If blocks were sampled: that the numbers are estimates, and the intervals of the totals.
     fn sampled(&self) -> Option<String> {
         let sampling = self.engine().definitions().session.sampling?;
-        let intervals = self.intervals(&Query::default()).ok()??.totals;
+        let intervals = self.engine().whole_intervals()?.totals;
         let size = |number: u64| bytes(to_signed(number));
         Some(format!(
             "Blocks were sampled, once in {} on average: numbers are estimates, in 95 % of all recordings within ± {} (allocated), ± {} (peak) and ± {} (not freed) of the truth.",

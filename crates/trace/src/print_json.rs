@@ -5,13 +5,13 @@ mod totals;
 
 use crate::lens::{Lens, Shown};
 use crate::open::OpenTrace;
-use analysis::view::{AllocatorRow, Sum};
+use analysis::view::{self, AllocatorRow, Sum};
 use analysis::view::{combined_peak, process_rows};
 use analysis::{
     Allocation, CodeClasses, Cost, Costs, Definitions, Intervals, Level, ProcessTree, Profile, SiteId, StackTable,
     Variances,
 };
-use format::{Sampling, SymbolState, Totals};
+use format::{SymbolState, Totals};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use std::cmp::Reverse;
@@ -139,7 +139,7 @@ impl Serialize for Report<'_> {
         let errors = self.intervals.map(|intervals| intervals.totals);
         map.serialize_entry("totals", &totals(&self.totals(), self.suppressed(), definitions.profile, errors))?;
         if let Some(sampling) = &definitions.session.sampling {
-            map.serialize_entry("sampling", &sampled(sampling))?;
+            map.serialize_entry("sampling", &view::Sampled::from(*sampling))?;
         }
         map.serialize_entry("note", &self.note)?;
         map.serialize_entry("processes", &self.tree.map(process_rows))?;
@@ -160,17 +160,6 @@ impl Serialize for Report<'_> {
         map.serialize_entry("custom", &self.custom.map(Custom))?;
         map.end()
     }
-}
-
-/// How blocks were sampled. All numbers of blocks and bytes are estimates then.
-fn sampled(sampling: &Sampling) -> impl Serialize {
-    #[derive(Serialize)]
-    struct Sampled {
-        rate_bytes: u64,
-        /// Blocks of at least this size were all recorded.
-        exact_above_bytes: Option<u64>,
-    }
-    Sampled { rate_bytes: sampling.rate, exact_above_bytes: Some(sampling.exact_above).filter(|bytes| *bytes > 0) }
 }
 
 /// Half the widths of the 95 % intervals of a stack's costs. Empty if every block was recorded.

@@ -1,5 +1,5 @@
 //! The public API: a trace that is opened once and then asked.
-use crate::answers::{Block, Change, Event, EventKind, Leak, Level, Session, Site, SiteId};
+use crate::answers::{Block, Change, Event, EventKind, Leak, Level, Sampling, Session, Site, SiteId, TotalErrors};
 use crate::costs::{Costs, Totals};
 use crate::error::Error;
 use crate::lens::Lens;
@@ -84,6 +84,10 @@ impl Trace {
             started_unix_ns: session.started_unix_ns,
             is_attached: session.attached,
             tool: &session.tool,
+            sampling: session.sampling.map(|sampling| Sampling {
+                rate_bytes: sampling.rate,
+                exact_above_bytes: Some(sampling.exact_above).filter(|bytes| *bytes > 0),
+            }),
         }
     }
 
@@ -91,6 +95,19 @@ impl Trace {
     pub fn totals(&self) -> Totals {
         let engine = self.open.engine();
         Totals::new(&engine.totals(), engine.definitions())
+    }
+
+    /// How certain the totals are: the numbers of 95 % of all recordings are within so much of the truth. `None` if every
+    /// block was recorded.
+    pub fn total_errors(&self) -> Option<TotalErrors> {
+        self.open.engine().whole_intervals().map(|intervals| intervals.totals.into())
+    }
+
+    /// How many blocks of this size one block of [`Trace::each_event`] and [`Trace::each_block`] stands for: 1, or more if
+    /// blocks were sampled.
+    pub fn weight(&self, size: u64) -> f64 {
+        let sampling = self.open.engine().definitions().session.sampling;
+        sampling.map_or(1.0, |sampling| sampling.weight(size).blocks)
     }
 
     /// True if all events of the session are in the trace: the file was finished, and nothing is lost or damaged.
@@ -168,19 +185,8 @@ impl Trace {
         Ok(judged.map_err(analysis::AnswerError::from)?.into_iter().map(Leak::from).collect())
     }
 
-    /// If blocks were sampled (`heaptrack --sample`): the mean number of bytes between two samples.
-    pub fn sampled_every(&self) -> Option<u64> {
-        Some(self.open.engine().definitions().session.sampling?.rate)
-    }
-
-    /// How many blocks of the program a block of this size stands for: 1, or more if blocks were sampled.
-    pub fn weight(&self, size: u64) -> f64 {
-        let sampling = self.open.engine().definitions().session.sampling;
-        sampling.map_or(1.0, |sampling| sampling.weight(size).blocks)
-    }
-
     /// Calls `each` for every allocation and every free in the selected part, in their order. If blocks were sampled, these
-    /// are the events of the blocks that were taken, and each stands for [`Trace::weight`] events of the program.
+    /// are the events of the blocks that were taken; [`Trace::weight`] says how many blocks each of them stands for.
     pub fn each_event(&self, selection: &Selection, mut each: impl FnMut(&Event)) -> Result<(), Error> {
         self.needs_events("events")?;
         let query = self.fitting(selection)?;
@@ -191,8 +197,7 @@ impl Trace {
     }
 
     /// Calls `each` for every block that was allocated in the selected part: when it is freed, and at the end for those
-    /// that are still live. Keeps only the live blocks in memory. If blocks were sampled, each stands for
-    /// [`Trace::weight`] blocks of the program.
+    /// that are still live. Keeps only the live blocks in memory. For sampled blocks see [`Trace::each_event`].
     pub fn each_block(&self, selection: &Selection, mut each: impl FnMut(&Block)) -> Result<(), Error> {
         let mut live: BTreeMap<u64, Block> = BTreeMap::new();
         self.each_event(selection, |event| {
@@ -313,7 +318,7 @@ impl Trace {
 
     /// Refuses a comparison with estimates, as `heaptrack diff` does.
     fn can_be_compared(&self, base: &Trace) -> Result<(), Error> {
-        match [self, base].into_iter().find(|trace| trace.sampled_every().is_some()) {
+        match [self, base].into_iter().find(|trace| trace.session().sampling.is_some()) {
             None => Ok(()),
             Some(trace) => {
                 let path = trace.path().display();

@@ -89,6 +89,7 @@ impl Opened {
             is_live: self.trace.is_live(),
             is_complete: self.trace.is_complete(),
             totals: self.trace.engine().totals(),
+            errors: self.trace.engine().whole_intervals().map(|intervals| intervals.totals),
             notes,
         }
     }

@@ -11,7 +11,7 @@ use crate::answer::{Answer, Asked, Chart, answer, chart, share_of_mine};
 use crate::opening::{Opened, Settings};
 use crate::question::Question;
 use crate::views::ViewKind;
-use analysis::Blocks;
+use analysis::{Blocks, Variances};
 use format::{RawBlock, Totals};
 use heaptrack_trace::{EventBlockReader, Growth};
 use std::path::{Path, PathBuf};
@@ -48,6 +48,8 @@ pub(crate) struct Info {
     pub(crate) is_live: bool,
     pub(crate) is_complete: bool,
     pub(crate) totals: Totals,
+    /// If blocks were sampled: how certain the totals are.
+    pub(crate) errors: Option<Variances>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -157,7 +159,7 @@ impl Desk<'_> {
             }
             let Some(ask) = last.as_ref().filter(|ask| self.is_wanted(ask.number)) else { continue };
             let began = Instant::now();
-            if !self.open_base(ask, &mut base, is_new) {
+            if !self.open_base(&opened, ask, &mut base, is_new) {
                 continue;
             }
             self.answer(&opened, base.as_ref().map(|(_, base)| base), ask);
@@ -232,7 +234,7 @@ impl Desk<'_> {
     }
 
     /// Opens the trace that the question compares with. Returns false if that is not possible.
-    fn open_base(&self, ask: &Ask, base: &mut Option<(PathBuf, Opened)>, is_new: bool) -> bool {
+    fn open_base(&self, opened: &Opened, ask: &Ask, base: &mut Option<(PathBuf, Opened)>, is_new: bool) -> bool {
         let file = ask.question.compare.as_deref().filter(|compare| !compare.starts_with('@')).map(PathBuf::from);
         if ask.view != ViewKind::Compare || file.is_none() {
             *base = None;
@@ -242,9 +244,14 @@ impl Desk<'_> {
             return true;
         }
         let Some(file) = file else { return true };
-        match Opened::open(&file, &self.settings, |_, _| ()) {
-            Ok(opened) => {
-                *base = Some((file, opened));
+        let other = Opened::open(&file, &self.settings, |_, _| ()).and_then(|other| {
+            let engines = [opened.trace.engine(), other.trace.engine()];
+            analysis::view::refuse_samples(engines).map_err(|bad| bad.to_string())?;
+            Ok(other)
+        });
+        match other {
+            Ok(other) => {
+                *base = Some((file, other));
                 true
             }
             Err(sentence) => {

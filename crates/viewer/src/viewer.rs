@@ -3,7 +3,7 @@ use crate::file::File;
 use analysis::{Query, StackTable};
 use answers::{NamedText, Options, Question, Refusal, Settings, check_suppressions, question};
 use format::Domain;
-use heaptrack_trace::ReadAt;
+use heaptrack_trace::{OpenTrace, ReadAt};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -63,12 +63,14 @@ impl Viewer {
                 for number in runs.iter().chain([&base]) {
                     self.file(*number)?.start(domain);
                 }
-                let table = |number: &usize| -> Result<&StackTable, Refusal> {
+                let opened = |number: &usize| -> Result<(&OpenTrace, &StackTable), Refusal> {
                     let file = self.files.get(*number).and_then(Option::as_ref).ok_or_else(|| missing(*number))?;
-                    Ok(file.of(domain).opened()?.1)
+                    file.of(domain).opened()
                 };
-                let runs: Vec<&StackTable> = runs.iter().map(table).collect::<Result<_, _>>()?;
-                answers::pairs(table(&base)?, &runs)
+                let (base, base_table) = opened(&base)?;
+                let runs: Vec<(&OpenTrace, &StackTable)> = runs.iter().map(opened).collect::<Result<_, _>>()?;
+                answers::refuse_samples(runs.iter().map(|(open, _)| *open).chain([base]))?;
+                answers::pairs(base_table, &runs.iter().map(|(_, table)| *table).collect::<Vec<_>>())
             }
             Question::SourceText { file, .. } => Err(Refusal::new(
                 404,

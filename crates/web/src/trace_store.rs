@@ -140,16 +140,19 @@ impl TraceStore {
         Ok(look(open, &table))
     }
 
-    /// The table of a trace that is open. Its lock is not held afterwards, so several tables can be used together.
-    fn open_table(&self, number: usize, domain: Domain) -> Result<Arc<StackTable>, Refusal> {
+    /// The table of a trace that is open and that can be compared. Its lock is not held afterwards, so several tables can
+    /// be used together.
+    fn comparable_table(&self, number: usize, domain: Domain) -> Result<Arc<StackTable>, Refusal> {
         let trace = self.trace(number, domain)?;
         let stage = trace.stage();
-        Ok(self.table(trace, opened(&stage)?))
+        let open = opened(&stage)?;
+        answers::refuse_samples([open])?;
+        Ok(self.table(trace, open))
     }
 
     fn pairs(&self, base: usize, runs: &[usize], domain: Domain) -> Result<Vec<u8>, Refusal> {
-        let base = self.open_table(base, domain)?;
-        let runs: Vec<_> = runs.iter().map(|run| self.open_table(*run, domain)).collect::<Result<_, _>>()?;
+        let base = self.comparable_table(base, domain)?;
+        let runs: Vec<_> = runs.iter().map(|run| self.comparable_table(*run, domain)).collect::<Result<_, _>>()?;
         pairs(&base, &runs.iter().map(|run| &**run).collect::<Vec<_>>())
     }
 

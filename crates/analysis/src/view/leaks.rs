@@ -197,9 +197,9 @@ fn gather(trace: &mut Trace<'_>, query: &Query, range: &Range, places: &Places<'
     // In an old merged trace, the blocks that a process had not freed when it ended are listed separately.
     for part in engine.gone_in(range).filter(|part| part.is_leak && reaches_end) {
         for block in &part.blocks {
-            let Some((group, size)) = walker.sink.group_of_gone(block) else { continue };
+            let Some((group, class)) = walker.sink.group_of_gone(block) else { continue };
             let Some(facts) = all.get_mut(group) else { continue };
-            facts.leak_at(part.at_ns, size, |look| range.slice_end(look, LOOKS));
+            facts.leak_at(part.at_ns, class.bytes, |look| range.slice_end(look, LOOKS));
             facts.add_age_of(block.born_ns);
         }
     }
@@ -296,8 +296,8 @@ fn verdict(facts: &Facts) -> Option<(Verdict, String)> {
     if end >= FEWEST_SAMPLES && (verdict != Verdict::Grows || is_growth_certain) {
         return Some((verdict, reason));
     }
-    let several = if end == 1 { "block was" } else { "blocks were" };
-    let reason = format!("{end} of its live {several} sampled; what looks like growth or a level may be chance");
+    let several = if end == 1 { "was" } else { "were" };
+    let reason = format!("{end} of its live blocks {several} sampled; what looks like growth or a level may be chance");
     Some((Verdict::Unclear, reason))
 }
 
@@ -484,6 +484,42 @@ mod tests {
         assert_eq!(of(&facts(|look| if look > 40 { 0 } else { 9 })), None, "freed long before the end");
         let before = Facts { allocated: None, allocations: 0, ..facts(|_| 7) };
         assert_eq!(of(&before), Some(Verdict::Once));
+    }
+
+    /// Each block that was taken stands for ten.
+    fn sampled(samples: impl Fn(usize) -> u64) -> Facts {
+        let all = facts(|look| samples(look) * 10);
+        Facts { samples: (1..=LOOKS).map(samples).collect(), is_sampled: true, ..all }
+    }
+
+    #[test]
+    fn few_samples_give_no_verdict() {
+        assert_eq!(of(&sampled(|_| 5)), Some(Verdict::Unclear));
+        assert_eq!(of(&sampled(|_| 6)), Some(Verdict::Bounded));
+        let early = |samples| Facts { allocated: Some((SECOND / 10, SECOND / 2)), ..sampled(move |_| samples) };
+        assert_eq!(of(&early(5)), Some(Verdict::Unclear));
+        assert_eq!(of(&early(6)), Some(Verdict::Once));
+        let exit = |look: usize| if look == LOOKS { 0 } else { look as u64 / 16 };
+        assert_eq!(
+            of(&Facts { freed_last: 30, ..sampled(exit) }),
+            Some(Verdict::Exit),
+            "no block is left to be uncertain"
+        );
+        let (_, reason) = verdict(&sampled(|_| 1)).unwrap();
+        assert_eq!(reason, "1 of its live blocks was sampled; what looks like growth or a level may be chance");
+    }
+
+    /// The difference between half and end is compared with that of two Poisson counts: 1.96 sqrt(half + end).
+    #[test]
+    fn growth_of_a_sample_must_be_larger_than_chance() {
+        // 10 at half and 20 at the end: 10 is not more than 10.7. 12 and 24 are 12 and 11.8.
+        let to = |end: u64| sampled(move |look| end * look as u64 / LOOKS as u64);
+        for (end, expected) in [(20, Verdict::Unclear), (24, Verdict::Grows)] {
+            let facts = to(end);
+            assert_eq!((facts.samples[31], facts.samples[63]), (end / 2, end));
+            assert_eq!(of(&Facts { is_sampled: false, ..facts.clone() }), Some(Verdict::Grows), "every block counts");
+            assert_eq!(of(&facts), Some(expected), "{end}");
+        }
     }
 
     #[test]

@@ -52,9 +52,10 @@ struct Instant<'a> {
     page_table_bytes: u64,
     cgroup_cache_bytes: Option<u64>,
     cgroup_limit_bytes: Option<u64>,
-    live_blocks: u64,
-    requested_bytes: u64,
-    usable_bytes: u64,
+    /// These three are null if blocks were sampled.
+    live_blocks: Option<u64>,
+    requested_bytes: Option<u64>,
+    usable_bytes: Option<u64>,
     /// The sums of all parts, also of those that `limit` leaves out.
     parts_rss_bytes: u64,
     parts_pss_bytes: u64,
@@ -182,6 +183,7 @@ impl From<MemoryPart> for Part {
 
 impl<'a> Instant<'a> {
     fn new(instant: &'a MemoryInstant, definitions: &Definitions, table: &'a StackTable) -> Self {
+        let known = |number: u64| instant.knows_blocks().then_some(number);
         Instant {
             time_ns: instant.time_ns,
             rss_bytes: instant.rss_bytes,
@@ -190,9 +192,9 @@ impl<'a> Instant<'a> {
             page_table_bytes: instant.page_table_bytes,
             cgroup_cache_bytes: instant.cgroup_cache_bytes,
             cgroup_limit_bytes: instant.cgroup_limit_bytes,
-            live_blocks: instant.live_blocks,
-            requested_bytes: instant.requested_bytes,
-            usable_bytes: instant.usable_bytes,
+            live_blocks: known(instant.live_blocks),
+            requested_bytes: known(instant.requested_bytes),
+            usable_bytes: known(instant.usable_bytes),
             parts_rss_bytes: memory_sums(instant).0,
             parts_pss_bytes: memory_sums(instant).1,
             parts: named_parts(instant, definitions).into_iter().map(Part::from).collect(),

@@ -447,6 +447,7 @@ fn parts(instant: &MemoryInstant) -> String {
         ("live blocks", part_kind::BLOCKS),
         ("added by the allocator", part_kind::OVERHEAD),
         ("free inside the allocator", part_kind::FREE),
+        ("the allocator's", part_kind::HEAP),
         ("older than the attach, or free", part_kind::OLDER),
         ("mapped by the program", part_kind::MAPPED),
         ("other anonymous mappings", part_kind::ANONYMOUS),

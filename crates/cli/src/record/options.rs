@@ -67,7 +67,7 @@ pub struct Record {
     pub follow: Option<String>,
     /// Record only a sample of the blocks: on average one for each BYTES that are allocated, as 512k. A program hardly
     /// slows down then, and all numbers are estimates, with their 95 % intervals.
-    #[arg(long, value_name = "BYTES", value_parser = sampled::rate, conflicts_with_all = ["follow", "pid", "debug", "live", "tui", "pprof", "push", "snapshot_when", "max_size", "keep_last", "memory_every"])]
+    #[arg(long, value_name = "BYTES", value_parser = sampled::rate, conflicts_with_all = ["follow", "pid", "debug"])]
     pub sample: Option<u64>,
     /// With --sample: record every block of at least this size, as 64k.
     #[arg(long, value_name = "BYTES", value_parser = crate::values::size, requires = "sample")]

@@ -43,11 +43,34 @@ pub fn text(open: &OpenTrace, table: &StackTable) -> Result<Vec<u8>, Refusal> {
     );
     put("heaptrack_lost_events_total", "counter", "Allocations and frees that were not recorded.", totals.lost_events);
     put("heaptrack_recorded_seconds", "gauge", "How long the recording runs.", totals.runtime_ns / 1_000_000_000);
+    put_errors(open, &mut put);
     if let Some(sample) = open.engine().definitions().samples.last() {
         put("heaptrack_resident_bytes", "gauge", "The program's resident memory.", sample.rss_bytes);
     }
     put_places(&mut out, &places(profile.stacks.iter().map(|(site, costs)| (place(table, *site), *costs))));
     Ok(out.into_bytes())
+}
+
+/// How certain the sums are, if blocks were sampled.
+fn put_errors(open: &OpenTrace, put: &mut impl FnMut(&str, &str, &str, u64)) {
+    let sampling = open.engine().definitions().session.sampling;
+    let Some((sampling, intervals)) = sampling.zip(open.engine().whole_intervals()) else { return };
+    put(
+        "heaptrack_sampling_rate_bytes",
+        "gauge",
+        "Blocks are sampled, on average once in this many bytes: sums are estimates for all blocks.",
+        sampling.rate,
+    );
+    let errors = intervals.totals;
+    for (name, variance) in [
+        ("heaptrack_live_bytes_error", errors.live_bytes),
+        ("heaptrack_live_blocks_error", errors.live_allocations),
+        ("heaptrack_peak_bytes_error", errors.peak_bytes),
+        ("heaptrack_allocations_error", errors.allocations),
+        ("heaptrack_allocated_bytes_error", errors.allocated_bytes),
+    ] {
+        put(name, "gauge", "Half the width of the 95 % interval of the estimate.", variance.error());
+    }
 }
 
 fn place(table: &StackTable, site: u32) -> Place {

@@ -68,6 +68,11 @@ impl Condition {
         }
     }
 
+    /// True if it is about the live blocks, whose bytes are an estimate if blocks are sampled.
+    pub const fn is_of_blocks(&self) -> bool {
+        matches!(self, Condition::Heap(_) | Condition::Growth(_))
+    }
+
     pub fn holds(&self, measured: &Measured) -> bool {
         match *self {
             Condition::Rss(bytes) => measured.rss_bytes >= bytes,

@@ -101,6 +101,9 @@ fn header(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     if info.is_attached {
         facts.push("attached".into());
     }
+    if info.errors.is_some() {
+        facts.push("sampled: estimates".into());
+    }
     facts.push(format!("pid {}", info.pid));
     facts.push(time(info.totals.runtime_ns));
     facts.push(format!("{} lost", crate::units::exact(analysis::to_signed(info.totals.lost_events))));

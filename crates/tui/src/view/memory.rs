@@ -18,10 +18,11 @@ pub(crate) enum MemoryRow {
 }
 
 /// The kinds, and their names on the page.
-static KINDS: [(&str, &str); 12] = [
+static KINDS: [(&str, &str); 13] = [
     (part_kind::BLOCKS, "live blocks"),
     (part_kind::OVERHEAD, "added by the allocator"),
     (part_kind::FREE, "free in the allocator"),
+    (part_kind::HEAP, "the allocator's"),
     (part_kind::OLDER, "older than the attach"),
     (part_kind::MAPPED, "mapped by the program"),
     (part_kind::ANONYMOUS, "other anonymous"),
@@ -37,6 +38,16 @@ static KINDS: [(&str, &str); 12] = [
 static COLUMNS: [(&str, &str); 7] = [
     (part_kind::BLOCKS, "Live blocks"),
     (part_kind::FREE, "Free"),
+    (part_kind::MAPPED, "Mapped"),
+    (part_kind::ANONYMOUS, "Anonymous"),
+    (part_kind::FILE, "Files"),
+    (part_kind::SHARED, "Shared"),
+    (part_kind::STACK, "Stacks"),
+];
+
+/// The same if blocks were sampled.
+static COLUMNS_OF_SAMPLES: [(&str, &str); 6] = [
+    (part_kind::HEAP, "Allocator"),
     (part_kind::MAPPED, "Mapped"),
     (part_kind::ANONYMOUS, "Anonymous"),
     (part_kind::FILE, "Files"),
@@ -116,7 +127,9 @@ fn sheet_of_parts(instant: &MemoryInstant) -> Sheet<'_> {
 
 fn sheet_of_instants(instants: &[MemoryInstant], width: usize) -> Sheet<'_> {
     let room = width.saturating_sub(TIME) / (Column::number("").width + 1);
-    let kinds = &COLUMNS[..COLUMNS.len().min(room.saturating_sub(1))];
+    let is_known = instants.iter().all(|instant| instant.knows_blocks());
+    let kinds = if is_known { &COLUMNS[..] } else { &COLUMNS_OF_SAMPLES[..] };
+    let kinds = &kinds[..kinds.len().min(room.saturating_sub(1))];
     let mut columns = vec![Column::name("Measured at"), Column::number("RSS")];
     columns.extend(kinds.iter().map(|(_, title)| Column::number(title)));
     // The first of several equal ones, as in the engine's answer.
@@ -154,12 +167,15 @@ pub(super) fn details(answer: &Answer, instants: &[MemoryInstant], hints: &[Stri
     lines.push(format!("Sum of {count}: RSS {}, PSS {}", all_digits(rss), all_digits(pss)));
     let (rss, pss) = (instant.rss_bytes, instant.pss_bytes);
     lines.push(format!("The process: RSS {}, PSS {}", all_digits(rss), all_digits(pss)));
-    lines.push(format!(
-        "{} live blocks, resident or not: {} requested, {} with what the allocator adds",
-        exact(to_signed(instant.live_blocks)),
-        size(instant.requested_bytes),
-        size(instant.usable_bytes)
-    ));
+    lines.push(match instant.knows_blocks() {
+        true => format!(
+            "{} live blocks, resident or not: {} requested, {} with what the allocator adds",
+            exact(to_signed(instant.live_blocks)),
+            size(instant.requested_bytes),
+            size(instant.usable_bytes)
+        ),
+        false => "Blocks were sampled, so how much of the allocator's memory is in live blocks is not known".to_owned(),
+    });
     let cache = instant.cgroup_cache_bytes.map(|bytes| format!(", page cache of the cgroup {}", size(bytes)));
     let limit = instant.cgroup_limit_bytes.map(|bytes| format!(", limit of the cgroup {}", size(bytes)));
     let beside = format!("swap {}, page tables {}", size(instant.swap_bytes), size(instant.page_table_bytes));

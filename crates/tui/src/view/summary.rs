@@ -7,7 +7,8 @@ use crate::screen::Screen;
 use crate::text;
 use crate::units::{amount, bytes, exact, percent, time};
 use analysis::view::Blamed;
-use analysis::{Cost, to_signed};
+use analysis::{Cost, Variances, to_signed};
+use format::Variance;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -102,14 +103,24 @@ fn draw_list(
 fn totals(screen: &Screen, answer: &Answer) -> Vec<String> {
     let sum = &answer.totals;
     let costs = &sum.costs;
+    // The intervals are those of all blocks in the whole session.
+    let is_whole = answer.question.mode() == Mode::Session && answer.question.filters.is_empty();
+    let errors = screen.info.as_ref().and_then(|info| info.errors).filter(|_| is_whole);
+    let within = |variance: fn(&Variances) -> Variance, show: fn(i64) -> String| {
+        errors.map_or_else(String::new, |errors| format!(" ± {}", show(to_signed(variance(&errors).error()))))
+    };
     let live = format!("{} in {} blocks", bytes(to_signed(costs.live_bytes)), exact(to_signed(costs.live_allocations)));
     let counts = format!(
-        "{} allocations of {}, {} temporary",
+        "{}{} allocations of {}{}, {}{} temporary",
         exact(to_signed(costs.allocations)),
+        within(|errors| errors.allocations, exact),
         bytes(to_signed(costs.allocated_bytes)),
-        exact(to_signed(costs.temporary))
+        within(|errors| errors.allocated_bytes, bytes),
+        exact(to_signed(costs.temporary)),
+        within(|errors| errors.temporary, exact)
     );
-    let peak = format!("{} at {}", bytes(to_signed(costs.peak_bytes)), time(answer.peak_time_ns));
+    let peak_error = within(|errors| errors.peak_bytes, bytes);
+    let peak = format!("{}{peak_error} at {}", bytes(to_signed(costs.peak_bytes)), time(answer.peak_time_ns));
     let mut lines = vec![match answer.question.mode() {
         Mode::Moment => format!("Live {live}"),
         Mode::Range => {
@@ -118,9 +129,11 @@ fn totals(screen: &Screen, answer: &Answer) -> Vec<String> {
         }
         Mode::Session => {
             let leaked = format!(
-                "leaked {} in {} blocks",
+                "leaked {}{} in {}{} blocks",
                 bytes(to_signed(sum.leaked_bytes)),
-                exact(to_signed(sum.leaked_allocations))
+                within(|errors| errors.live_bytes, bytes),
+                exact(to_signed(sum.leaked_allocations)),
+                within(|errors| errors.live_allocations, exact)
             );
             let rss = screen.info.as_ref().map_or(0, |info| info.totals.peak_rss_bytes);
             let rss = if rss > 0 { format!(" · peak RSS {}", bytes(to_signed(rss))) } else { String::new() };

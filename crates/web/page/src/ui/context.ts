@@ -40,6 +40,8 @@ export type TraceStatus = {
     peak_rss_bytes: number;
     overhead_bytes: number;
     exit: string | null;
+    /** If blocks were sampled: once in how many bytes, and half the widths of the 95 % intervals of the whole session's totals. All numbers of blocks and bytes are estimates then. */
+    sampling?: { rate_bytes: number; totals_error: Record<string, number> } | null;
     /** The costs that a heap profile of another tool knows; null for a trace, which knows all. It has no times and no single blocks. */
     known: string[] | null;
     /** The program that wrote the file. */

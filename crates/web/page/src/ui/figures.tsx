@@ -70,6 +70,22 @@ const totalsIn = (overview: Overview, isDiff: boolean) => {
   return { now, before, one, card };
 };
 
+/** If blocks were sampled: half the width of the 95 % interval of a total. It is known of all blocks in the whole session. */
+const Within = ({ of, format }: { of: Cost; format: Format }): JSX.Element | null => {
+  const { state, trace, mode, isDiff } = usePage();
+  const error = trace.session?.sampling?.totals_error[of];
+  if (error === undefined || isDiff || mode !== "session" || filtered(state)) return null;
+  return (
+    <>
+      ±{" "}
+      <Num of={`${of} error`} value={error}>
+        {format(error)}
+      </Num>{" "}
+      ·{" "}
+    </>
+  );
+};
+
 const Share = ({ of, part, all }: { of: string; part: number; all: number }): JSX.Element => (
   <Num of={of} value={part / Math.max(1, all)}>
     {percent(part / Math.max(1, all))}
@@ -230,6 +246,7 @@ const Peak = ({ overview }: { overview: Overview }): JSX.Element => {
   const peakTime = overview.totals.answer.peak_time_ns ?? 0;
   const note = (
     <>
+      <Within of="peak_bytes" format={bytes} />
       at{" "}
       <Num of="peak_time_ns" value={peakTime}>
         {time(peakTime)}
@@ -258,6 +275,7 @@ const Leaked = ({ overview }: { overview: Overview }): JSX.Element => {
   const suppressed = overview.totals.answer.suppressed_bytes ?? 0;
   const note = (
     <>
+      <Within of="leaked_bytes" format={bytes} />
       <Num of="leaked_allocations" value={now("leaked_allocations")}>
         {several(now("leaked_allocations"), "block")}
       </Num>
@@ -315,6 +333,7 @@ const Allocations = ({ overview }: { overview: Overview }): JSX.Element => {
   const length = overview.totals.to_ns - overview.totals.from_ns;
   const note = (
     <>
+      <Within of="allocations" format={count} />
       {length > 0 && (
         <>
           <Num of="allocations / s" value={now("allocations") / (length / 1e9)}>

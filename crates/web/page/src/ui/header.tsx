@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { type State, filtered, isOtherTrace, momentText } from "../state";
 import { change, recall, remember } from "../store";
-import { count, time } from "../units";
+import { bytes, count, time } from "../units";
 import { CompareMenu, NORMALS } from "./compare";
 import { type TraceStatus, traceName, usePage } from "./context";
 import { ExportMenu, FilterMenu, HelpDialog, OpenMenu } from "./menus";
@@ -22,6 +22,11 @@ export const Header = (): JSX.Element => {
       </code>
       {session && (
         <span class="facts">
+          {session.sampling && (
+            <b class="badge warn" title={`Blocks were sampled, on average once in ${bytes(session.sampling.rate_bytes)}: all numbers of blocks and bytes are estimates`}>
+              sampled: estimates
+            </b>
+          )}
           {session.attached && <b class="badge">attached</b>}
           {trace.state === "live" && <b class="badge live">live</b>}
           {session.pid !== null && <Label>pid {session.pid} · </Label>}

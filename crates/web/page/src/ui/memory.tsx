@@ -30,9 +30,10 @@ type Instant = {
   page_table_bytes: number;
   cgroup_cache_bytes: number | null;
   cgroup_limit_bytes: number | null;
-  live_blocks: number;
-  requested_bytes: number;
-  usable_bytes: number;
+  /** These three are null if blocks were sampled. */
+  live_blocks: number | null;
+  requested_bytes: number | null;
+  usable_bytes: number | null;
   parts: Part[];
   fragmentation: Fragmentation;
 };
@@ -146,7 +147,7 @@ const Areas = ({ all, index }: { all: Memory; index: number | undefined }): JSX.
     bands: kinds.map(({ kind, rss_bytes }) => ({ name: kindOf(kind)[0], colour: kindOf(kind)[1], values: rss_bytes })),
     hasEdges: true,
     total: instants.map(({ rss_bytes }) => rss_bytes),
-    lines: [{ name: LINE, colour: ink().text, dash: [6, 3], values: instants.map(({ requested_bytes }) => requested_bytes) }],
+    lines: knowsBlocks(all) ? [{ name: LINE, colour: ink().text, dash: [6, 3], values: instants.map(({ requested_bytes }) => requested_bytes ?? 0) }] : [],
     log: false,
     format: bytes,
     formatTime,
@@ -172,8 +173,9 @@ const Areas = ({ all, index }: { all: Memory; index: number | undefined }): JSX.
     if (!instant) return;
     setHover(undefined);
     select(instant, state);
-    const held = kinds.find(({ kind }) => kind === "blocks")?.rss_bytes[next] ?? 0;
-    say(`${time(instant.time_ns)}: RSS ${bytes(instant.rss_bytes)}, of which ${bytes(held)} are live blocks`);
+    const wanted = knowsBlocks(all) ? "blocks" : "heap";
+    const held = kinds.find(({ kind }) => kind === wanted)?.rss_bytes[next] ?? 0;
+    say(`${time(instant.time_ns)}: RSS ${bytes(instant.rss_bytes)}, of which ${bytes(held)} are ${wanted === "blocks" ? "live blocks" : "the allocator's"}`);
   };
   const keys = (event: JSX.TargetedKeyboardEvent<HTMLDivElement>): void => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -237,6 +239,8 @@ const Areas = ({ all, index }: { all: Memory; index: number | undefined }): JSX.
 };
 
 const LINE = "requested by live blocks";
+/** False if blocks were sampled. */
+const knowsBlocks = ({ instants }: Memory): boolean => instants.every(({ requested_bytes }) => requested_bytes !== null);
 
 /** The kinds in the order of the areas, from the top, with their values at one instant. */
 const Legend = ({ all, index }: { all: Memory; index: number | undefined }): JSX.Element => {
@@ -256,13 +260,15 @@ const Legend = ({ all, index }: { all: Memory; index: number | undefined }): JSX
           {value(kind, index === undefined ? undefined : rss_bytes[index])}
         </span>
       ))}
-      <span class="legend-entry" title="Requested bytes of all live blocks, resident or not. It is above the area of live blocks if the program has not touched all of them">
-        <svg class="stroke" width="27" height="4" aria-hidden="true">
-          <line x1="0" y1="2" x2="27" y2="2" stroke={ink().text} stroke-width="2.5" stroke-dasharray="6 3" />
-        </svg>
-        <span class="legend-name">{LINE}</span>
-        {value("requested_bytes", instant?.requested_bytes)}
-      </span>
+      {knowsBlocks(all) && (
+        <span class="legend-entry" title="Requested bytes of all live blocks, resident or not. It is above the area of live blocks if the program has not touched all of them">
+          <svg class="stroke" width="27" height="4" aria-hidden="true">
+            <line x1="0" y1="2" x2="27" y2="2" stroke={ink().text} stroke-width="2.5" stroke-dasharray="6 3" />
+          </svg>
+          <span class="legend-name">{LINE}</span>
+          {value("requested_bytes", instant?.requested_bytes ?? undefined)}
+        </span>
+      )}
       {instant && (
         <span class="legend-entry read">
           <span data-number="instant time_ns" data-value={instant.time_ns} data-time={instant.time_ns}>

@@ -5,6 +5,7 @@ const KINDS: Record<string, [string, string, string]> = {
   blocks: ["live blocks", "#d95f1e", "Resident bytes of live blocks, as many as the program requested"],
   overhead: ["added by the allocator", "#a87a00", "Headers and rounding of live blocks"],
   free: ["free in the allocator", "#7d8a12", "Resident memory of the allocator that no live block covers"],
+  heap: ["the allocator's", "#d95f1e", "Resident memory of the allocator. Blocks were sampled, so how much of it is in live blocks is not known"],
   older: ["older than the attach", "#8a6f52", "Memory that the allocator had at the attach and that no block allocated since then covers"],
   mapped: ["mapped by the program", "#2f6fe4", "Private mappings of no file that the program made itself, by their callers: heaps of V8 and Java, Python's pools"],
   anonymous: ["other anonymous mappings", "#5a7a9e", "Private mappings of no file that are not the allocator's, and that no recorded call explains"],
