@@ -108,6 +108,21 @@ await check("a report of every kind of file opens, with the names that this mach
     await page.close();
   }
 });
+await check("a report of a followed tree has print's numbers for each process", async () => {
+  const html = join(traces, "followed.html");
+  made(html, trace("followed"));
+  const page = await visit(pathToFileURL(html).href, "#/processes");
+  await settled(page);
+  const columns = ["peak_bytes", "live_bytes", "allocations", "temporary"];
+  const { processes } = print("processes", trace("followed"));
+  const listed = (await rows(page, "Processes")).map((row) => columns.map((cost) => Number(row.cells[cost])).join());
+  equal(listed.sort(), processes.map(({ costs }) => columns.map((cost) => costs[cost]).join()).sort(), "the list");
+  for (const { index } of processes) {
+    await go(page, `#/bottom-up?levels=mine&process=%23${index}`);
+    equal(await shown(page, ["leaked_bytes", "allocations"]), wanted("followed", ["leaked_bytes", "allocations"], "--process", `#${index}`), `process #${index}`);
+  }
+  await page.close();
+});
 await check(`random states of a report without a contradiction to the server (HEAPTRACK_SEED=${seed})`, async () => {
   const subject = SUBJECTS.screens;
   const html = join(traces, "crawled-whole.html");
