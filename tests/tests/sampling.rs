@@ -267,7 +267,7 @@ fn the_server_says_that_numbers_are_estimates() {
     let note = status["traces"][0]["notes"][0].as_str().unwrap();
     assert!(note.starts_with("Blocks were sampled, once in 10.0 kB on average"), "{note}");
     for (base, trace) in [("0", "1"), ("1", "0")] {
-        let (code, answer) = server.get("pairs", &[("base", base.to_owned()), ("trace", trace.to_owned())]);
+        let (code, answer) = server.get("pairs", &[("compare", base.to_owned()), ("trace", trace.to_owned())]);
         assert_eq!(code, 400, "{answer}");
         assert!(answer.to_string().contains("a comparison of traces needs every block"), "{answer}");
     }
@@ -291,10 +291,8 @@ fn the_live_page_of_a_sample_has_its_estimates() {
     command.args(["--live", "--sample", "1k", "-o"]).arg(&trace).arg(target("ledger"));
     let mut program = Target::spawn(command.env_remove("DISPLAY").stderr(write));
     drop(command);
-    let address = BufReader::new(read)
-        .lines()
-        .map_while(Result::ok)
-        .find_map(|line| Some(line.strip_prefix("heaptrack: http://")?.to_owned()));
+    let mut lines = BufReader::new(read).lines().map_while(Result::ok);
+    let address = lines.find_map(|line| Some(line.strip_prefix("heaptrack: http://")?.to_owned()));
     let server = Server::at(&address.expect("an address"));
     assert_eq!(program.line(), "ready");
     assert_eq!(program.tell("+1000 100"), "1000 100000");

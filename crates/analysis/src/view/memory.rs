@@ -221,6 +221,7 @@ pub fn why_no_memory(engine: &Engine) -> String {
     let MemoryParts { reason, instants } = &engine.definitions().memory;
     match (reason.as_str(), instants.is_empty()) {
         (_, false) => "the parts of the memory were not measured in this time".to_owned(),
+        ("", true) if engine.definitions().session.sampling.is_some() => NOT_OF_SAMPLES.to_owned(),
         ("", true) => NEVER.to_owned(),
         (reason, true) => reason.to_owned(),
     }
@@ -267,5 +268,8 @@ impl<'a> Memory<'a> {
     }
 }
 
+/// Nobody asked for the parts.
+const NOT_OF_SAMPLES: &str =
+    "a recording with --sample has no parts of the resident memory, unless --memory-every says how often to measure them";
 /// An older version recorded the trace, the program ended within the first 50 ms, or measuring was off.
 pub(crate) const NEVER: &str = "the trace has no parts of the resident memory";
