@@ -82,8 +82,7 @@ fn what_an_allocator_maps_for_itself_is_not_recorded() {
 /// What an allocator in the program itself maps and gives back while it frees is its own, and what the program does right after a free is not.
 #[test]
 fn what_a_free_in_the_program_itself_maps_is_not_recorded() {
-    let of_program =
-        Calls::from([("mmap".to_owned(), (100, 100 * PAGE)), ("munmap".to_owned(), (99, 99 * PAGE))]);
+    let of_program = Calls::from([("mmap".to_owned(), (100, 100 * PAGE)), ("munmap".to_owned(), (99, 99 * PAGE))]);
     let exact = Program::target("maps_in_free");
     let sampled = exact.clone().option("--sample").option("16M");
     for (how, program) in [("exact", exact), ("sampled", sampled)] {

@@ -141,7 +141,8 @@ fn a_sample_of_all_blocks_is_exact() {
 /// A realloc that cannot be recorded leaves its block among those whose free will be recorded. Otherwise the block would look leaked.
 #[test]
 fn a_realloc_that_is_lost_does_not_make_its_block_a_leak() {
-    let program = Program::target("sampled_refused").option("--sample").option("16M").option("--exact-above").option("1");
+    let program =
+        Program::target("sampled_refused").option("--sample").option("16M").option("--exact-above").option("1");
     let outcome = program.same_output();
     assert_eq!(outcome.stdout, "in place\n", "{}", outcome.stderr);
     let report = outcome.report();

@@ -44,10 +44,8 @@ fn is_of(family: Family, name: &str) -> bool {
     let name = base(name);
     match family {
         Family::Jemalloc => {
-            let is_known = |known: &&str| {
-                name.strip_suffix(**known).is_some_and(|prefix| prefix.ends_with(JEMALLOC_PREFIX))
-            };
-            JEMALLOC_LOCAL.contains(&name) || JEMALLOC.iter().any(|known| is_known(&known))
+            let mut prefixes = JEMALLOC.iter().filter_map(|known| name.strip_suffix(known));
+            JEMALLOC_LOCAL.contains(&name) || prefixes.any(|prefix| prefix.ends_with(JEMALLOC_PREFIX))
         }
         Family::Mimalloc => MIMALLOC.iter().any(|begin| name.starts_with(begin)),
         Family::Rpmalloc => RPMALLOC.contains(&name),

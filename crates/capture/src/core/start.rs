@@ -94,7 +94,8 @@ impl Core {
         if channel.is_empty() && !is_wanted {
             return None;
         }
-        let region = if channel.is_empty() { follow::claim(pid, follow::Need::Event)? } else { connect(channel.get())? };
+        let region =
+            if channel.is_empty() { follow::claim(pid, follow::Need::Event)? } else { connect(channel.get())? };
         let header = region.header();
         if channel.is_empty() {
             follow::store_program(&region);

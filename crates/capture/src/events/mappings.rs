@@ -7,8 +7,8 @@
 //! Calls that an allocator makes for itself are not recorded. They come from the module that has malloc, from a function
 //! that a hook of the same thread has called (`entering.rs`), or from the code of an allocator that changes mappings
 //! (`Entry::mapping_code`): a patched free has no hook at work while it runs.
-use super::{allocated, attached};
 use super::entering::{AtWork, enter, leave};
+use super::{allocated, attached};
 use crate::context::{Context, Next};
 use crate::core::{ACTIVE, CORE};
 use crate::entry::Entry;

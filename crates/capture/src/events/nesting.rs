@@ -17,8 +17,10 @@ pub fn before(context: &mut Context, libc: Range) {
         return;
     }
     let guard = match enter(&CORE, context.cfa()) {
-        Some(mut entered) if entered.replace_inside(libc) == libc => GuardState::GUARDED_INSIDE,
-        Some(_) => GuardState::GUARDED,
+        Some(mut entered) => {
+            let outer = entered.replace_inside(libc);
+            if outer == libc { GuardState::GUARDED_INSIDE } else { GuardState::GUARDED }
+        }
         None => GuardState::NOT_RECORDED,
     };
     context.resume_state = ResumeState::of_guard(guard);
