@@ -64,6 +64,7 @@ const SPECIAL: &[(&str, &str, &[&str], &[&str])] = &[
     ("attach_late_exec", "attach_late_exec.c", &["-nostdlib", "-static"], &[]),
     ("attach_bare_calls", "attach_bare.c", &["-nostdlib", "-static", "-DCALLS"], &[]),
     ("attach_phases_32", "attach_tiny.c", &["-m32", "-nostdlib", "-static", "-fno-pic"], &[]),
+    ("tiny_32", "attach_tiny.c", &["-m32", "-nostdlib", "-static", "-fno-pic", "-DENDS"], &[]),
     ("counting_static", "counting.c", &["-static", "-Wl,--build-id"], &[]),
     ("counting_static_pie", "counting.c", &["-static-pie", "-Wl,--build-id"], &[]),
     ("counting_musl", "counting.c", &["musl", "-Wl,--eh-frame-hdr"], &[]),

@@ -85,6 +85,25 @@ fn with_several_threads_of_the_recorder_and_in_a_followed_tree() {
     }
 }
 
+/// With `--exact-above 1` a sample has every block, so it has the numbers of an exact recording. The addresses of the blocks that ended with their
+/// heap are not among the live ones any more: there are 1000 blocks at 10 addresses, and no place has room for more than 16.
+#[test]
+fn in_a_sample_heaps_end_too() {
+    let sampled = |name: &str| {
+        let program = Program::target(name).option("--sample").option("16M").option("--exact-above").option("1");
+        program.same_output().whole_report()
+    };
+    let report = sampled("sampled_heaps");
+    for (size, allocations) in [(6001, 1000), (6002, 100)] {
+        let site = report.of_size(size);
+        assert_eq!((site.allocations, site.leaked_allocations), (allocations, 0), "blocks of {size} bytes");
+    }
+    assert_eq!((report.total("unknown_frees"), report.total("implied_frees")), (0, 0));
+    for name in TARGETS {
+        assert_whole(name, &sampled(name));
+    }
+}
+
 #[test]
 fn blocks_that_do_not_name_their_heap_are_stated() {
     for name in TARGETS {

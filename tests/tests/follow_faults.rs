@@ -2,9 +2,8 @@
 //! the rest of the tree is exact.
 use format::Exit;
 use heaptrack_tests::processes::processes;
+use heaptrack_tests::targets::target;
 use heaptrack_tests::{Folder, Program, Report};
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 
 const UNRECORDED: &str = "heaptrack: not recorded: 1 process ran unrecorded: 1 that found no shared memory, or started in a sandbox or \
                           in another pid namespace.\n";
@@ -52,18 +51,14 @@ fn a_child_that_cuts_itself_off_ends_only_its_own_part() {
 /// most a tenth of a second. Each of them would otherwise wait for 3 seconds.
 #[test]
 fn a_stopped_recorder_does_not_hold_up_the_ends_of_processes() {
-    let folder = Folder::new();
-    let privileged = folder.path().join("privileged");
-    std::fs::copy("/bin/true", &privileged).expect("a copy");
-    std::fs::set_permissions(&privileged, Permissions::from_mode(0o4755)).expect("setuid");
-    let program = Program::target("quick_ends").arg("20").arg(&privileged);
+    let program = Program::target("quick_ends").arg("20").arg(target("tiny_32"));
     let outcome = program.option("--follow").option("--no-symbols").recorded();
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let (took, rest) = outcome.stdout.split_once(" ms, ").expect("how long it took");
     assert_eq!(rest, "0 wrong\n");
     let took: u64 = took.parse().expect("a number");
     assert!(took < 6_000, "20 children took {took} ms");
-    assert!(outcome.stderr.contains("10 processes ran unrecorded: privileged (10 times: "), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("10 processes ran unrecorded: tiny_32 (10 times: "), "{}", outcome.stderr);
     let report = Report::of(&outcome.trace);
     assert_eq!((report.total("allocations"), report.total("lost_events")), (2, 0));
     assert_eq!(processes(&outcome.trace)[&0].end.expect("its end").exit, Exit::Code(0));

@@ -111,6 +111,8 @@ impl Identity {
 pub struct Level {
     /// The CFA of the hook that is at work, 0 = none.
     pub guard: u64,
+    /// The heap that the last `HeapMark::In` named.
+    pub heap: u64,
     pub ring: WriterState,
 }
 
@@ -122,7 +124,7 @@ impl Level {
     unsafe fn new(region: &Region, slot: &Slot, is_nested: bool, now: Stamp) -> Self {
         // SAFETY: the caller promises that the area stays mapped and that the calling thread is the slot's owner.
         let ring = unsafe { WriterState::new(region, slot.index, slot.header, slot.area, is_nested, now) };
-        Level { guard: 0, ring }
+        Level { guard: 0, heap: 0, ring }
     }
 }
 

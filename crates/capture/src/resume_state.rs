@@ -11,7 +11,7 @@ use channel::StackId;
 /// |---|---|---|
 /// | `of_miss` | `allocated_elsewhere`, `allocated_slowly`, `Walk::run` | why the memo did not know the stack |
 /// | `of_stack` | `allocated_without_room` | the stack, which is known; only its event is not written yet |
-/// | `of_flags` | `sampled::reallocated` | whether the new block is taken, and whether the old one is the thread's latest |
+/// | `of_flags` | `sampled::reallocated` | whether the new block is taken, whether the old one is the thread's latest, and the number of its heap |
 /// | `of_guard` | the half of a hook after the allocator's own function | what the half before it did with the guard |
 #[repr(transparent)]
 #[derive(Clone, Copy)]
@@ -58,12 +58,12 @@ impl ResumeState {
         self.0 as StackId
     }
 
-    pub const fn of_flags(first: bool, second: bool) -> ResumeState {
-        ResumeState(first as u64 | (second as u64) << 1)
+    pub const fn of_flags(first: bool, second: bool, heap: u16) -> ResumeState {
+        ResumeState(first as u64 | (second as u64) << 1 | (heap as u64) << 2)
     }
 
-    pub const fn flags(self) -> (bool, bool) {
-        (self.0 & 1 != 0, self.0 & 2 != 0)
+    pub const fn flags(self) -> (bool, bool, u16) {
+        (self.0 & 1 != 0, self.0 & 2 != 0, (self.0 >> 2) as u16)
     }
 
     #[inline(always)]

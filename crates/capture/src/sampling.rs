@@ -6,6 +6,7 @@
 //!
 //! Must hold: no lock, no loop without a bound, no system call except to map memory once. A thread that loses its entry
 //! to another one draws a new distance. That is correct, because the distances have no memory.
+pub(crate) mod heaps;
 pub mod live_blocks;
 
 use crate::core::{ACTIVE, CORE, EXACT};

@@ -61,7 +61,7 @@ pub use record::{
     ALLOC_WORDS, AllocatorId, CUSTOM, Decoder, Event, FORK, FORK_FAILED, FREE_WORDS, HeapMark, IN_HEAP, KIND_BITS,
     Kind, MAX_PATH, MAX_SIZE, MapCall, PAGE_BITS, PATH_HEAD_WORDS, Path, Plain, Record, RecordError, StackId, Stamp,
     encode_alloc, encode_exit, encode_fork, encode_free, encode_heap, encode_mark, encode_path, is_in_heap,
-    is_map_call, split_size, tagged,
+    is_map_call, is_tagged_in_heap, split_size, tagged,
 };
 pub use region::Region;
 pub use requests::{MOST_REQUESTS, Request, Requests, Waiting};

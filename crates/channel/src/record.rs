@@ -205,6 +205,11 @@ pub const fn tagged(size: u64, allocator: u8) -> u64 {
     if allocator == 0 || size >> TAG_AT != 0 { size } else { size | (allocator as u64) << TAG_AT | TAGGED }
 }
 
+/// Returns true if the allocator that `tagged` has put into this size has `IN_HEAP`.
+pub const fn is_tagged_in_heap(size: u64) -> bool {
+    size >> 61 == TAGGED >> 61 && !is_map_call(size) && (size >> TAG_AT) as u8 & IN_HEAP != 0
+}
+
 /// Where the size of a decoded allocation has its allocator.
 const ALLOCATOR_AT: u32 = 56;
 

@@ -14,7 +14,7 @@ use crate::families;
 use crate::local::{Local, thread_pointer};
 use crate::resume_state::{GuardState, ResumeState};
 use crate::sampling;
-use channel::{HeapMark, IN_HEAP, Kind, encode_free, tagged};
+use channel::{IN_HEAP, Kind, encode_free, tagged};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// Returns the address that a hook returns to.
@@ -178,7 +178,7 @@ fn after_otherwise(call: &mut Call, entry: &Entry) -> Next {
 #[inline(never)]
 fn allocated_in_heap(call: &mut Call, entry: &Entry, address: u64, size: u64) -> Next {
     let heap = heaps::argument(call, entry);
-    let is_marked = address != 0 && heap != 0 && heaps::write(call.context.cfa(), HeapMark::In, heap);
+    let is_marked = address != 0 && heap != 0 && heaps::enter_and_mark_in(call.context.cfa(), heap);
     let allocator = if is_marked { entry.allocator | IN_HEAP } else { entry.allocator };
     super::allocated(&mut call.context, address, tagged(size, allocator))
 }
@@ -284,7 +284,7 @@ pub fn reallocate(call: &mut Call, entry: &Entry) -> Next {
     let outer = entered.replace_inside(entry.module);
     let heap = if entry.meaning.heap == Meaning::NONE { 0 } else { heaps::argument(call, entry) };
     if heap != 0 {
-        entered.writer(core).note_heap(HeapMark::In, heap);
+        heaps::mark_in(&mut entered, heap);
     }
     // The intent stays published during the real call, as in `events::reallocate`.
     let mut writer = entered.writer(core);

@@ -17,7 +17,7 @@ use crate::families;
 use crate::local::{Local, thread_pointer};
 use crate::resume_state::{GuardState, ResumeState};
 use crate::sampling;
-use channel::{HeapMark, IN_HEAP, Kind, encode_free, tagged};
+use channel::{IN_HEAP, Kind, encode_free, tagged};
 
 /// What a shim saves on the stack. The fields are from the lowest address to the highest.
 #[repr(C)]
@@ -88,7 +88,7 @@ fn mark_heap(call: &mut Call, entry: &Entry, entered: &mut Entered) {
     let index = entry.meaning.heap & !Meaning::FLAGS;
     let heap = heaps::heap_of(entry, call.context.arguments.get(index as usize).copied().unwrap_or(0));
     if heap != 0 {
-        entered.writer(&CORE).note_heap(HeapMark::In, heap);
+        heaps::mark_in(entered, heap);
         call.allocator |= IN_HEAP;
     }
 }

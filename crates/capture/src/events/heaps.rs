@@ -10,6 +10,7 @@ use crate::context::Next;
 use crate::core::{ACTIVE, CORE};
 use crate::entry::{Entry, Range};
 use crate::local::thread_pointer;
+use crate::sampling::heaps as sampled_heaps;
 use channel::{HeapMark, Stamp, encode_heap};
 
 /// The bits of jemalloc's flags above this one are the arena plus one, or 0.
@@ -39,14 +40,20 @@ pub fn heap_of(entry: &Entry, value: u64) -> u64 {
     }
 }
 
-/// Writes a mark about a heap. Returns false if this hook cannot write. `cfa` is the CFA of the hook.
+/// Says in which heap the next block of the hook is.
+pub(super) fn mark_in(entered: &mut Entered, heap: u64) {
+    entered.writer(&CORE).note_heap(HeapMark::In, heap);
+    entered.level().heap = heap;
+}
+
+/// As `mark_in`, for a hook that is not entered. Returns false if this hook cannot write. `cfa` is the CFA of the hook.
 #[inline(never)]
-pub fn write(cfa: u64, mark: HeapMark, heap: u64) -> bool {
+pub fn enter_and_mark_in(cfa: u64, heap: u64) -> bool {
     if CORE.gate() & ACTIVE == 0 {
         return false;
     }
     let Some(mut entered) = enter(&CORE, cfa) else { return false };
-    entered.writer(&CORE).note_heap(mark, heap);
+    mark_in(&mut entered, heap);
     leave(&mut entered);
     true
 }
@@ -102,14 +109,15 @@ pub fn call(call: &mut Call, entry: &Entry) -> Next {
     let plan = if is_control && call.result as u32 != 0 { Plan::Other } else { plan };
     match plan {
         // The allocator has found that the heap must not be destroyed, and has deleted it instead.
-        Plan::End(heap, _) if deleted == heap => entered.writer(&CORE).note_heap(HeapMark::Left, heap),
+        Plan::End(heap, _) if deleted == heap => leave_heap(&mut entered, heap),
         Plan::End(heap, is_gone) => {
+            sampled_heaps::end(heap);
             write_stamped(&mut entered, heap, ended_at);
             if is_gone {
                 entered.writer(&CORE).note_heap(HeapMark::Left, heap);
             }
         }
-        Plan::Delete(heap) => entered.writer(&CORE).note_heap(HeapMark::Left, heap),
+        Plan::Delete(heap) => leave_heap(&mut entered, heap),
         Plan::Part(heap) if call.result != 0 => {
             entered.writer(&CORE).note_heap(HeapMark::In, call.result);
             entered.writer(&CORE).note_heap(HeapMark::PartOf, heap);
@@ -129,6 +137,12 @@ pub fn call(call: &mut Call, entry: &Entry) -> Next {
     }
     leave(&mut entered);
     Next::DONE
+}
+
+/// Says that the blocks of a heap are in no heap any more.
+fn leave_heap(entered: &mut Entered, heap: u64) {
+    sampled_heaps::leave(heap);
+    entered.writer(&CORE).note_heap(HeapMark::Left, heap);
 }
 
 /// Writes that a heap has ended, with a stamp that was taken before the call.

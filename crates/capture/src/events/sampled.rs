@@ -12,8 +12,8 @@ use crate::entry::Allocator;
 use crate::hooks::Hook;
 use crate::real::function;
 use crate::resume_state::ResumeState;
-use crate::sampling::{self, live_blocks, plain_size};
-use channel::{Kind, Loss, encode_alloc, encode_free, sampled_bytes};
+use crate::sampling::{self, heaps, live_blocks, plain_size};
+use channel::{Kind, Loss, encode_alloc, encode_free, is_tagged_in_heap, sampled_bytes};
 
 /// Next part after an allocation about which nothing is decided yet. Arguments: the address and the size. The gate is
 /// active.
@@ -41,7 +41,7 @@ extern "C" fn record(context: &mut Context) -> Next {
         return Next::DONE;
     }
     let Some(mut entered) = enter(core, context.cfa()) else { return Next::DONE };
-    if keep(core, address) {
+    if keep(core, &mut entered, address, size, None) {
         write_allocation(core, &mut entered, context, address, size);
     }
     leave(&mut entered);
@@ -49,9 +49,15 @@ extern "C" fn record(context: &mut Context) -> Next {
     Next::DONE
 }
 
-/// Puts a block into `live_blocks`. Returns false if there is no room, and counts the loss.
-fn keep(core: &Core, address: u64) -> bool {
-    let is_kept = live_blocks::insert(address);
+/// Puts a block into `live_blocks`. Returns false if there is no room, and counts the loss. `stays_in`: the number of the
+/// heap of the block that was at this address and was resized in place.
+fn keep(core: &Core, entered: &mut Entered, address: u64, size: u64, stays_in: Option<u16>) -> bool {
+    let heap = match stays_in {
+        Some(heap) => Some(heap),
+        None if is_tagged_in_heap(size) => heaps::number(entered.level().heap),
+        None => Some(0),
+    };
+    let is_kept = heap.is_some_and(|heap| live_blocks::insert(address, heap));
     if is_kept {
         sampling::note(address);
     } else {
@@ -83,7 +89,7 @@ fn write_allocation(core: &Core, entered: &mut Entered, context: &mut Context, a
 /// allocated in between, the free is written as that of a realloc, which never does.
 pub(super) fn release(address: u64) -> Option<Kind> {
     let kind = if sampling::is_latest(address, 0) { Kind::Free } else { Kind::FreeByRealloc };
-    live_blocks::remove(address).then_some(kind)
+    live_blocks::remove(address).map(|_| kind)
 }
 
 /// Called before a free. `cfa` is the CFA of the hook.
@@ -115,12 +121,14 @@ pub(super) extern "C" fn moved(context: &mut Context) -> Next {
     let core = &CORE;
     let [old, size, freed_at] = context.arguments;
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
-    if live_blocks::remove(old) {
+    let heap = live_blocks::remove(old);
+    if heap.is_some() {
         write_stamped_free(&mut entered, Kind::FreeByRealloc, old, freed_at);
     }
     entered.writer(core).clear_intent();
     let is_taken = core.gate() & PAUSED == 0 && sampling::takes(plain_size(size));
-    if is_taken && keep(core, context.result) {
+    let stays_in = heap.filter(|_| context.result == old);
+    if is_taken && keep(core, &mut entered, context.result, size, stays_in) {
         write_allocation(core, &mut entered, context, context.result, size);
     }
     leave(&mut entered);
@@ -151,7 +159,7 @@ pub fn reallocate(context: &mut Context, size: u64, is_taken: bool) -> Next {
     };
     // Before the real call, because afterwards another thread may get the address. The result does not matter: only a
     // program that frees a block twice can have removed it meanwhile.
-    live_blocks::remove(a);
+    let heap = live_blocks::remove(a).unwrap_or(0);
     let mut writer = entered.writer(core);
     writer.publish_intent();
     let freed_at = writer.stamp();
@@ -160,28 +168,30 @@ pub fn reallocate(context: &mut Context, size: u64, is_taken: bool) -> Next {
         None => call(),
     };
     context.arguments = [a, size, freed_at];
-    context.resume_state = ResumeState::of_flags(is_taken, is_latest);
+    context.resume_state = ResumeState::of_flags(is_taken, is_latest, heap);
     Next::then(reallocated)
 }
 
 /// Next part after the real realloc of a block that was taken. The guard is up and the intent is published. Arguments as
-/// for `moved`. Resume state: whether the new block is taken, and whether the old one is the thread's latest.
+/// for `moved`. Resume state: whether the new block is taken, whether the old one is the thread's latest, and its heap.
 #[cold]
 extern "C" fn reallocated(context: &mut Context) -> Next {
     let core = &CORE;
     let [old, size, freed_at] = context.arguments;
-    let (is_taken, is_latest) = context.resume_state.flags();
+    let (is_taken, is_latest, heap) = context.resume_state.flags();
     let Some(mut entered) = resume(core, context.cfa()) else { return Next::DONE };
     let has_failed = context.result == 0 && size != 0;
     if has_failed {
         // The old block is still there.
-        keep(core, old);
+        keep(core, &mut entered, old, 0, Some(heap));
     } else {
         let kind = if context.result == 0 && is_latest { Kind::Free } else { Kind::FreeByRealloc };
         write_stamped_free(&mut entered, kind, old, freed_at);
     }
     entered.writer(core).clear_intent();
-    if context.result != 0 && is_taken && core.gate() & PAUSED == 0 && keep(core, context.result) {
+    let stays_in = (context.result == old).then_some(heap);
+    let is_taken = context.result != 0 && is_taken && core.gate() & PAUSED == 0;
+    if is_taken && keep(core, &mut entered, context.result, size, stays_in) {
         write_allocation(core, &mut entered, context, context.result, size);
     }
     leave(&mut entered);

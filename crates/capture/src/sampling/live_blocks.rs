@@ -7,9 +7,10 @@
 //! is in none. It gets into both before the program gets its address. So the free of a block that was taken is never
 //! overlooked. Only the thread that removed an address from its bucket counts it down.
 use super::FACTOR;
+use super::heaps::NUMBERS;
 use crate::core::CORE;
 use crate::sys;
-use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 const BITS: u32 = 16;
 /// How far the hash of an address is shifted to the right for its place in the filter.
@@ -21,9 +22,13 @@ const WAYS: usize = 8;
 const MOST: u16 = 60_000;
 
 pub static FILTER: [AtomicU16; PLACES] = [const { AtomicU16::new(0) }; PLACES];
+const HEAP_SHIFT: u32 = 48;
+const ADDRESS: u64 = (1 << HEAP_SHIFT) - 1;
+/// How many blocks in `BUCKETS` are in each heap, by its number.
+static IN_HEAP: [AtomicU32; NUMBERS] = [const { AtomicU32::new(0) }; NUMBERS];
 static BUCKETS: AtomicPtr<Buckets> = AtomicPtr::new(core::ptr::null_mut());
 
-/// An address, 0 = free.
+/// An address, with the number of its heap (`heaps.rs`) in the upper 16 bits. 0 = free.
 type Bucket = [AtomicU64; WAYS];
 type Buckets = [Bucket; PLACES];
 
@@ -71,17 +76,32 @@ fn ways(buckets: &Buckets, (first, second): (usize, usize)) -> impl Iterator<Ite
     [buckets.get(first), buckets.get(second)].into_iter().flatten().flatten()
 }
 
-/// Adds a block that was taken. Returns false if there is no room for it.
-pub(crate) fn insert(address: u64) -> bool {
+/// Adds one to the number of blocks in a heap, or takes one away.
+fn count_in_heap(heap: u16, change: i32) {
+    if heap != 0
+        && let Some(count) = IN_HEAP.get(heap as usize)
+    {
+        count.fetch_add(change as u32, Ordering::AcqRel);
+    }
+}
+
+/// Adds a block that was taken. `heap` is the number of its heap, 0 = none. Returns false if there is no room for it. No
+/// program gets an address of more than 48 bits unless it asks for one.
+pub(crate) fn insert(address: u64, heap: u16) -> bool {
+    if address & !ADDRESS != 0 {
+        return false;
+    }
+    let word = address | (heap as u64) << HEAP_SHIFT;
     let places = places(address);
     let (Some(buckets), Some(count)) = (buckets(), FILTER.get(places.0)) else { return false };
     // It may be there already: another thread has moved the block that had this address, and is about to remove it. So
     // an address may be in the buckets several times.
     let is_counted = count.fetch_add(1, Ordering::AcqRel) < MOST;
     let is_in = is_counted
-        && ways(buckets, places)
-            .any(|way| way.compare_exchange(0, address, Ordering::AcqRel, Ordering::Relaxed).is_ok());
-    if !is_in {
+        && ways(buckets, places).any(|way| way.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed).is_ok());
+    if is_in {
+        count_in_heap(heap, 1);
+    } else {
         count.fetch_sub(1, Ordering::AcqRel);
     }
     is_in
@@ -91,28 +111,71 @@ pub(crate) fn insert(address: u64) -> bool {
 pub(crate) fn has(address: u64) -> bool {
     let places = places(address);
     FILTER.get(places.0).is_some_and(|count| count.load(Ordering::Acquire) != 0)
-        && buckets().is_some_and(|buckets| ways(buckets, places).any(|way| way.load(Ordering::Acquire) == address))
+        && buckets()
+            .is_some_and(|buckets| ways(buckets, places).any(|way| way.load(Ordering::Acquire) & ADDRESS == address))
 }
 
-/// Removes a block that is about to be freed. Returns false if it was not taken.
-pub fn remove(address: u64) -> bool {
+/// Removes a block that is about to be freed. Returns the number of its heap, or `None` if it was not taken.
+pub fn remove(address: u64) -> Option<u16> {
     let places = places(address);
-    let Some(count) = FILTER.get(places.0) else { return false };
-    if count.load(Ordering::Acquire) == 0 {
-        return false;
+    let count = FILTER.get(places.0)?;
+    if address == 0 || count.load(Ordering::Acquire) == 0 {
+        return None;
     }
-    let Some(buckets) = buckets() else { return false };
-    let is_removed =
-        ways(buckets, places).any(|way| way.compare_exchange(address, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok());
-    if is_removed {
-        count.fetch_sub(1, Ordering::AcqRel);
+    let heap = ways(buckets()?, places).find_map(|way| take(way, address))?;
+    count.fetch_sub(1, Ordering::AcqRel);
+    count_in_heap(heap, -1);
+    Some(heap)
+}
+
+/// Empties a way if it has this address. Returns the number of the heap that it had.
+fn take(way: &AtomicU64, address: u64) -> Option<u16> {
+    let mut word = way.load(Ordering::Acquire);
+    // A second time, because another thread may have just deleted the heap, which changes the number.
+    for _ in 0..2 {
+        if word & ADDRESS != address {
+            return None;
+        }
+        match way.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Some((word >> HEAP_SHIFT) as u16),
+            Err(now) => word = now,
+        }
     }
-    is_removed
+    None
+}
+
+/// Removes the blocks of a heap that has ended. If `stay`, they stay, but are in no heap any more.
+///
+/// This looks at up to 4 MB, but only if the heap has blocks that were taken. A block that another thread has got at one
+/// of the addresses since the heap ended is not of this heap, and is left alone.
+pub(super) fn end_heap(heap: u16, stay: bool) {
+    let Some(left) = IN_HEAP.get(heap as usize).filter(|_| heap != 0) else { return };
+    if left.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let Some(buckets) = buckets() else { return };
+    for way in buckets.iter().flatten() {
+        let word = way.load(Ordering::Acquire);
+        if (word >> HEAP_SHIFT) as u16 != heap {
+            continue;
+        }
+        let address = word & ADDRESS;
+        let new = if stay { address } else { 0 };
+        if way.compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            continue;
+        }
+        if !stay && let Some(count) = FILTER.get(places(address).0) {
+            count.fetch_sub(1, Ordering::AcqRel);
+        }
+        if left.fetch_sub(1, Ordering::AcqRel) <= 1 {
+            return;
+        }
+    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::collections::HashSet;
     use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -121,7 +184,7 @@ mod tests {
     static TABLES: Mutex<()> = Mutex::new(());
 
     /// There is no recording here that could say whether system calls are allowed, so the buckets are mapped first.
-    fn tables() -> MutexGuard<'static, ()> {
+    pub(in crate::sampling) fn tables() -> MutexGuard<'static, ()> {
         let one = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
         if BUCKETS.load(Ordering::Acquire).is_null() {
             map().unwrap();
@@ -137,11 +200,29 @@ mod tests {
     fn a_block_that_was_taken_is_found_once() {
         let _one = tables();
         let address = 0x7f00_1234_5670;
-        assert!(!remove(address));
-        assert!(insert(address) && insert(address));
+        assert_eq!(remove(address), None);
+        assert!(insert(address, 0) && insert(address, 7));
         assert_eq!(count_of(address), 2);
-        assert!(remove(address) && remove(address) && !remove(address));
+        assert_eq!([remove(address), remove(address), remove(address)], [Some(0), Some(7), None]);
         assert_eq!(count_of(address), 0);
+    }
+
+    #[test]
+    fn blocks_end_with_their_heap() {
+        let _one = tables();
+        let block = |number: u64| 0x5500_0000_0000 + 0x40 * number;
+        for number in 0..30 {
+            assert!(insert(block(number), (number % 3) as u16));
+        }
+        end_heap(1, false);
+        end_heap(2, true);
+        // Nothing is left in either heap.
+        end_heap(1, false);
+        end_heap(2, false);
+        for number in 0..30 {
+            let left = (number % 3 != 1).then_some(0);
+            assert_eq!((remove(block(number)), count_of(block(number))), (left, 0), "{number}");
+        }
     }
 
     #[test]
@@ -156,13 +237,13 @@ mod tests {
                         random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                         let address = 0x10_0000_0000 * (worker + 1) + (random >> 50 << 4);
                         if live.remove(&address) {
-                            assert!(count_of(address) > 0 && remove(address));
+                            assert!(count_of(address) > 0 && remove(address).is_some());
                         } else {
-                            assert!(insert(address));
+                            assert!(insert(address, (random >> 60) as u16));
                             live.insert(address);
                         }
                     }
-                    live.into_iter().for_each(|address| assert!(remove(address)));
+                    live.into_iter().for_each(|address| assert!(remove(address).is_some()));
                 })
             })
             .collect();
@@ -174,11 +255,12 @@ mod tests {
         let _one = tables();
         // Each step doubles the number of right digits.
         let inverse = (0..6).fold(FACTOR, |x, _| x.wrapping_mul(2u64.wrapping_sub(FACTOR.wrapping_mul(x))));
-        // All of these have the same two places.
-        let addresses: Vec<u64> = (1..=17).map(|low| (0x1234_5678_0000_0000u64 | low).wrapping_mul(inverse)).collect();
+        // All of these have the same two places. A program's addresses have at most 47 bits.
+        let with_places = (1..1 << 32).map(|low| (0x1234_5678_0000_0000u64 | low).wrapping_mul(inverse));
+        let addresses: Vec<u64> = with_places.filter(|address| address >> 47 == 0).take(17).collect();
         assert!(addresses.iter().all(|address| places(*address) == (0x1234, 0x5678)));
-        assert_eq!(addresses.iter().map(|address| insert(*address)).filter(|is_in| *is_in).count(), 16);
-        assert_eq!(addresses.iter().map(|address| remove(*address)).filter(|was_in| *was_in).count(), 16);
+        assert_eq!(addresses.iter().map(|address| insert(*address, 0)).filter(|is_in| *is_in).count(), 16);
+        assert_eq!(addresses.iter().map(|address| remove(*address)).filter(Option::is_some).count(), 16);
         assert_eq!(count_of(addresses[0]), 0);
     }
 }
