@@ -353,10 +353,8 @@ fn a_browser_and_a_foreign_host_are_refused() {
 fn idle_connections_leave_descriptors_for_the_recording() {
     const LIMIT: usize = 150;
     let folder = Folder::new();
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", &format!("ulimit -n {LIMIT}; exec \"$@\""), "sh"])
-        .arg(with_default_signals(heaptrack()).get_program());
+    let mut command = with_default_signals("sh");
+    command.args(["-c", &format!("ulimit -n {LIMIT}; exec \"$@\""), "sh"]).arg(heaptrack());
     command.args(["--pprof", "127.0.0.1:0", "--snapshot-when", "sigusr1", "-o"]);
     command.arg(folder.join("ledger.htz")).arg(target("ledger"));
     let (read, write) = std::io::pipe().unwrap();
@@ -375,7 +373,7 @@ fn idle_connections_leave_descriptors_for_the_recording() {
     process::wait_for("the connections to be accepted", || (sockets() > 64).then_some(()));
     process::signal("USR1", &[program.pid]);
     let path = folder.join("ledger.snapshot-1.htz");
-    assert_eq!(lines.next().unwrap(), format!("heaptrack: sigusr1: {}", path.display()));
+    assert_eq!(lines.next().unwrap(), format!("heaptrack: SIGUSR1 asked for a snapshot: {}", path.display()));
     drop(idle);
     assert_eq!(get(TcpStream::connect(&host).unwrap(), "/metrics", &format!("Host: {host}\r\n")).0, 200);
     assert_eq!(program.finish().0, 0);

@@ -126,7 +126,7 @@ mod tests {
     fn a_limit_around_the_cgroup_holds_too() {
         let root = Folder::new("around");
         for (folder, used, limit) in
-            [("", "900", "max"), ("pod", "800", "1000"), ("pod/shop", "300", "400"), ("pod/shop/x", "30", "max")]
+            [(".", "900", "max"), ("pod", "800", "1000"), ("pod/shop", "300", "400"), ("pod/shop/x", "30", "max")]
         {
             root.put(&format!("{folder}/memory.current"), used);
             root.put(&format!("{folder}/memory.max"), limit);
