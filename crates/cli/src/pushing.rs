@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use web::TraceStore;
+use web::{Refusal, TraceStore};
 
 /// The most bytes that are kept in memory for servers that are away.
 const IN_MEMORY: u64 = 8 << 20;
@@ -126,9 +126,12 @@ struct Maker {
 impl Maker {
     fn push_now(&mut self) {
         let store = Arc::clone(&self.store);
-        // A trace that is still being read, or read again after a fold, is pushed the next time.
-        if let Ok(Err(error)) = store.look(|open, table| self.push(open, table)) {
-            self.fail(&error);
+        match store.look(|open, table| self.push(open, table)) {
+            Ok(Ok(())) => (),
+            Ok(Err(error)) => self.fail(&error),
+            // A trace that is still being read is pushed the next time.
+            Err(Refusal { status: 503, .. }) => (),
+            Err(refusal) => self.fail(&anyhow!(refusal.sentence)),
         }
     }
 
