@@ -298,6 +298,7 @@ fn what_is_wrong_is_said_in_one_sentence() {
         diff("color=1", "host=h"),
         "heaptrack: `color` is none of service, date, host, version, program and label.NAME"
     );
+    assert_eq!(diff("date>=2026-9-01", "host=h"), "heaptrack: `2026-9-01` is no date such as 2026-11-18");
     let newer = dataset.join("manifest/newer.json");
     fs::write(&newer, r#"{"schema":9}"#).unwrap();
     let text = refused(program().arg("report").arg(&dataset));
