@@ -311,7 +311,8 @@ pub(crate) fn owner(table: &StackTable, wrappers: &Wrappers, leaf: NodeId, path:
     let own = |at: usize| Owner { node: node(at), is_own: true };
 
     let count = path.len();
-    let explicit = (0..count).find(|at| reason(*at).is_some_and(Reason::is_explicit));
+    // The outermost one, because all that it calls is a part of the allocator, itself included.
+    let explicit = (0..count).rev().find(|at| reason(*at).is_some_and(Reason::is_explicit));
     let begin = explicit.map_or(0, |at| at + 1);
     let is_own = |at: &usize| class(*at) == Some(CodeClass::Program);
     let is_free = |at: &usize| reason(*at).is_none();

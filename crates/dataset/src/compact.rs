@@ -12,6 +12,7 @@ use crate::partition_name::{check_date, date_of, days};
 use crate::publish::{Published, UNFINISHED};
 use crate::rows::{Cell, Rows};
 use crate::schema::{EVENTS, FRAMES, Place, SCHEMA, STACKS, TABLES, Table};
+use analysis::numbers::several;
 use anyhow::{Context, bail};
 use clap::Parser;
 use foldhash::HashSet;
@@ -46,7 +47,7 @@ pub struct Retain {
     /// The folder of the dataset.
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub folder: PathBuf,
-    /// Keep this many days, up to the last day that the dataset has.
+    /// Keep this many days, up to the last day that the dataset has. Days after today do not count.
     #[arg(long, value_name = "N", conflicts_with = "before", required_unless_present = "before")]
     pub days: Option<u32>,
     /// Remove the days before this one, as 2026-11-18.
@@ -107,13 +108,17 @@ fn rows(entry: &Entry) -> u64 {
 
 pub fn retain(options: &Retain) -> anyhow::Result<()> {
     options.before.as_deref().map(check_date).transpose()?;
+    let today = today();
     for _ in 0..TRIES {
         let dataset = Dataset::open(&options.folder)?;
-        let last = dataset.live().map(|entry| entry.partition.date.as_str()).max().and_then(days);
+        // One trace of a host with a wrong clock must not make all others old.
+        let dates = dataset.live().map(|entry| entry.partition.date.as_str());
+        let last = dates.filter(|date| *date <= today.as_str()).max().and_then(days);
+        let ahead = options.days.map_or_else(String::new, |_| text_about_future(&dataset, &today));
         let before = match (&options.before, options.days, last) {
             (Some(before), ..) => before.clone(),
             (None, Some(count), Some(last)) => date_of(last + 1 - i64::from(count)),
-            _ => return out("nothing to remove\n"),
+            _ => return out(&format!("nothing to remove\n{ahead}")),
         };
         let is_old = |entry: &&Entry| {
             let partition = &entry.partition;
@@ -124,10 +129,24 @@ pub fn retain(options: &Retain) -> anyhow::Result<()> {
         let count: usize = group.iter().map(|entry| entry.sessions.len()).sum();
         if count == 0 || replace(&dataset, &group, Kind::Retain, dataset.last_change() + 1)? == Published::New {
             let removed = vacuum(&Dataset::open(&options.folder)?, Duration::from_secs(options.grace))?;
-            return out(&format!("{count} traces before {before} were removed, and {removed} unused files\n"));
+            return out(&format!("{count} traces before {before} were removed, and {removed} unused files\n{ahead}"));
         }
     }
     bail!("other processes changed the dataset at the same time, {TRIES} times")
+}
+
+/// The day, in UTC as all dates of a dataset.
+fn today() -> String {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    date_of((since.as_secs() / (24 * 3600)) as i64)
+}
+
+/// A line about the traces that are dated after today, or nothing.
+fn text_about_future(dataset: &Dataset, today: &str) -> String {
+    let ahead = || dataset.live().filter(|entry| entry.partition.date.as_str() > today);
+    let Some(last) = ahead().map(|entry| entry.partition.date.as_str()).max() else { return String::new() };
+    let traces = several(ahead().map(|entry| entry.sessions.len() as u64).sum(), "trace");
+    format!("{traces} dated after today, up to {last}: kept, and not counted as the last day\n")
 }
 
 /// Writes a batch with the rows of others, and exchanges them. Of a `retain`, only frames and stacks remain.

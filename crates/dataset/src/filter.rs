@@ -3,6 +3,7 @@
 //! Must hold: a condition that is not understood is refused; none is ignored.
 use crate::data_file::scan;
 use crate::manifest::{Dataset, Partition};
+use crate::partition_name::check_date;
 use crate::schema::{LABELS, SESSIONS};
 use anyhow::{bail, ensure};
 use foldhash::{HashMap, HashMapExt};
@@ -210,6 +211,10 @@ fn term(text: &str) -> anyhow::Result<Term> {
         None => Some(value).filter(|value| !value.contains([' ', '\'', '='])),
     };
     let Some(value) = value else { bail!("`{text}` is no condition such as version='1.5'") };
+    // Dates are compared as texts, so `2026-9-01` would be later than `2026-11-18`.
+    if key == "date" {
+        check_date(value)?;
+    }
     Ok(Term { key: key.to_owned(), test: *test, value: value.to_owned() })
 }
 
@@ -234,9 +239,14 @@ mod tests {
             "and",
             "version='a'b'",
             "version<2",
+            "date>=2026-9-01",
+            "date=2026-02-30",
+            "date!=tomorrow",
+            "date<''",
         ] {
             assert!(Filter::parse(text).is_err(), "{text}");
         }
+        assert!(Filter::parse("date>='2026-09-01' and version=2026-9-01").is_ok());
         assert!(Filter::parse("").unwrap().terms.is_empty());
     }
 }

@@ -309,19 +309,47 @@ fn sampled_and_whole_profiles_are_told_apart() {
     assert_eq!(report(&dataset), found);
 }
 
+/// Adds one profile for each of these days.
+fn add_days(folder: &Folder, dates: &[&str]) {
+    for (profile, date) in folder.profiles(dates.len()).iter().zip(dates) {
+        let words = ["--service", "s", "--host", "h", "--date", date];
+        done(program().arg("add").arg(folder.dataset()).arg(profile).args(words));
+    }
+}
+
+fn retain(folder: &Folder, words: &[&str]) -> String {
+    done(program().arg("retain").arg(folder.dataset()).args(["--grace", "0"]).args(words))
+}
+
 #[test]
 fn retention_removes_old_days_only() {
     let folder = Folder::new("retain");
-    let (dataset, profiles) = (folder.dataset(), folder.profiles(4));
-    for (at, profile) in profiles.iter().enumerate() {
-        let date = format!("2026-11-{:02}", 10 + at);
-        done(program().arg("add").arg(&dataset).arg(profile).args(["--service", "s", "--host", "h", "--date", &date]));
-    }
-    let text = done(program().arg("retain").arg(&dataset).args(["--days", "2", "--grace", "0"]));
-    assert!(text.starts_with("2 traces before 2026-11-12 were removed, and "), "{text}");
+    add_days(&folder, &["2020-11-10", "2020-11-11", "2020-11-12", "2020-11-13"]);
+    let text = retain(&folder, &["--days", "2"]);
+    assert!(text.starts_with("2 traces before 2020-11-12 were removed, and "), "{text}");
     assert_eq!(traces_and_bytes(&folder), (2, 3 + 4));
-    let text = done(program().arg("retain").arg(&dataset).args(["--days", "2"]));
-    assert!(text.starts_with("0 traces before 2026-11-12 were removed"), "{text}");
+    let text = retain(&folder, &["--days", "2"]);
+    assert_eq!(text, "0 traces before 2020-11-12 were removed, and 0 unused files\n");
+}
+
+/// A host with a wrong clock adds traces of the future. They do not make all others old.
+#[test]
+fn a_wrong_date_removes_nothing() {
+    let folder = Folder::new("ahead");
+    add_days(&folder, &["2020-11-10", "2020-11-12", "2020-11-13", "9999-12-30", "9999-12-31"]);
+    let text = retain(&folder, &["--days", "2"]);
+    let (removed, about) = text.split_once('\n').unwrap();
+    assert!(removed.starts_with("1 traces before 2020-11-12 were removed, and "), "{text}");
+    assert_eq!(about, "2 traces dated after today, up to 9999-12-31: kept, and not counted as the last day\n");
+    assert_eq!(traces_and_bytes(&folder), (4, 2 + 3 + 4 + 5));
+    // If all of them are of the future, none is old.
+    retain(&folder, &["--before", "9999-12-31"]);
+    assert_eq!(traces_and_bytes(&folder), (1, 5));
+    let text = retain(&folder, &["--days", "1"]);
+    assert_eq!(
+        text,
+        "nothing to remove\n1 trace dated after today, up to 9999-12-31: kept, and not counted as the last day\n"
+    );
 }
 
 #[test]
@@ -349,6 +377,7 @@ fn what_is_wrong_is_said_in_one_sentence() {
         diff("color=1", "host=h"),
         "heaptrack: `color` is none of service, date, host, version, program and label.NAME"
     );
+    assert_eq!(diff("date>=2026-9-01", "host=h"), "heaptrack: `2026-9-01` is no date such as 2026-11-18");
     let newer = dataset.join("manifest/newer.json");
     fs::write(&newer, "{\"schema\":9}\n").unwrap();
     let text = refused(program().arg("report").arg(&dataset));

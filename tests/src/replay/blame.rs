@@ -112,7 +112,7 @@ impl Judge<'_> {
     }
 
     fn owner(&self, levels: &[Level]) -> Option<Owner> {
-        let begin = levels.iter().position(|level| self.is_explicit(level)).map_or(0, |at| at + 1);
+        let begin = levels.iter().rposition(|level| self.is_explicit(level)).map_or(0, |at| at + 1);
         let all: Vec<usize> = (begin..levels.len()).collect();
         let is_free = |at: &usize| self.reason(&levels[*at]).is_none();
         let is_named = |at: &usize| name(&levels[*at]).is_some();

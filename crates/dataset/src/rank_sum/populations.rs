@@ -1,4 +1,4 @@
-//! How often the comparison of two simulated populations is wrong. `HEAPTRACK_SOAK=1` simulates 50 times as many.
+//! How often the comparison of two simulated populations is wrong. `HEAPTRACK_SOAK=1` simulates 25 times as many.
 #![allow(clippy::print_stdout, reason = "a test")]
 use super::rank_sum_test;
 use crate::statistics::holm;
@@ -50,7 +50,7 @@ fn population(chance: &mut Chance, traces: usize) -> Vec<Vec<f64>> {
 
 fn repetitions(quick: usize) -> usize {
     let is_soak = std::env::var_os("HEAPTRACK_SOAK").is_some_and(|value| value == "1");
-    if is_soak { 50 * quick } else { quick }
+    if is_soak { 25 * quick } else { quick }
 }
 
 /// How many of `pairs` equal populations differ in any function.
