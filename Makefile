@@ -167,7 +167,7 @@ soak-viewer: static viewer
 	CRAWL_STATES=2000 $(END_TO_END) $(call suites,viewer_wasm)
 	HEAPTRACK_BIN=$(CURDIR)/$(BINARY) tests/viewer/bench.sh
 
-# 2,000 traces of 36 services in three versions, PySpark with two workers, chDB and DuckDB; ClickHouse's tables and the dashboard; ten million
+# 2,000 traces of 33 services in three versions, PySpark with two workers, chDB and DuckDB; ClickHouse's tables and the dashboard; ten million
 # rows; killed writers. Needs a network and Java; tests/fleet/soak.sh says what it does.
 soak-fleet: static dataset
 	tests/fleet/soak.sh $(CURDIR)/$(BINARY) $(CURDIR)/$(DATASET) target/fleet record killed dataset scaled

@@ -48,13 +48,15 @@ def main():
     spark = SparkSession.builder.appName("heaptrack ingest").getOrCreate()
     words = ["--service", options.service, "--version", options.version]
     words += [word for label in options.label for word in ("--label", label)]
-    traces = sorted(glob.glob(options.traces))
+    # Workers run in folders of their own.
+    dataset = os.path.abspath(options.dataset)
+    traces = sorted(map(os.path.abspath, glob.glob(options.traces)))
     slices = max(1, min(len(traces) // 50 + 1, 1000))
     tasks = spark.sparkContext.parallelize(traces, slices)
-    lines = tasks.mapPartitions(add(options.program, options.dataset, words, options.host_from_path)).collect()
+    lines = tasks.mapPartitions(add(options.program, dataset, words, options.host_from_path)).collect()
     print(f"{sum(line.endswith(': added') for line in lines)} of {len(traces)} traces added")
     if options.compact:
-        subprocess.run([options.program, "compact", options.dataset], check=True)
+        subprocess.run([options.program, "compact", dataset], check=True)
     spark.stop()
 
 

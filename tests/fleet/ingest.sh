@@ -1,7 +1,7 @@
 #!/bin/sh
 # Spark's ingest job with two workers adds what `dataset add` adds: ingest.sh PROGRAM TRACES FOLDER
 #
-# The second run of the job must add nothing. PYTHONPATH has pyspark.
+# The second run of the job must add nothing. PROGRAM is absolute, TRACES and FOLDER need not be. PYTHONPATH has pyspark.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 program=$1

@@ -32,12 +32,6 @@ def apsw():
     return len(list(cursor.execute("select price, count(*), group_concat(name) from item group by price")))
 
 
-def beautifulsoup4():
-    from bs4 import BeautifulSoup
-
-    return len(BeautifulSoup(html(size // 20), "html.parser").find_all("a"))
-
-
 def brotli():
     import brotli
 
@@ -88,25 +82,6 @@ def msgpack():
 
     packed = msgpack.packb(documents(size))
     return len(msgpack.unpackb(packed))
-
-
-def networkx():
-    import networkx
-
-    graph = networkx.gnm_random_graph(size // 8, size // 2, seed=size)
-    return len(networkx.greedy_color(graph)) + networkx.minimum_spanning_tree(graph).number_of_edges()
-
-
-def openpyxl():
-    import openpyxl
-
-    book = openpyxl.Workbook()
-    sheet = book.active
-    for document in documents(size // 10):
-        sheet.append([document["id"], document["name"], document["price"]])
-    out = io.BytesIO()
-    book.save(out)
-    return openpyxl.load_workbook(out).active.max_row
 
 
 def orjson():

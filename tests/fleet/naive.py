@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """The questions of fleet/, answered by adding up `heaptrack print` of every trace: naive.py HEAPTRACK FOLDER SINCE-VERSION.
 
-It shares no code with the dataset: each trace is asked for `--json` and for `--view leaks`. Prints one JSON object.
+It shares no code with the dataset: each trace is asked for `--json`, of which one list is enough, and for `--view leaks`. Prints one
+JSON object.
 """
 import datetime
 import json
 import subprocess
 import sys
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 
 from layout import places
 
@@ -27,14 +28,18 @@ def named(frame):
 
 def function(entry):
     frames = entry["frames"]
-    return sys.intern(named(frames[entry["blamed"] or 0])) if frames else "?"
+    return named(frames[entry["blamed"] or 0]) if frames else "?"
 
 
 def read(item):
-    """What is needed of a trace. Its report is dropped at once, because 2,000 of them take 18 GB."""
+    """What is needed of a trace, summed up by function, because the reports of 2,000 traces take 60 GB."""
     place, trace = item
-    report = show(trace, "--json")
-    entries = [(function(entry), entry["peak_bytes"], entry["allocations"]) for entry in report["allocations"]]
+    report = show(trace, "--json", "--cost", "allocations")
+    sums = defaultdict(lambda: [0, 0])
+    for entry in report["allocations"]:
+        sums[function(entry)][0] += entry["peak_bytes"]
+        sums[function(entry)][1] += entry["allocations"]
+    entries = [(name, *costs) for name, costs in sums.items()]
     leaks = [(leak["verdict"], leak["suppressed"], leak["live_bytes"]) for leak in show(trace, "--view", "leaks")["sites"]]
     return place, trace, report["totals"], entries, leaks
 
@@ -47,7 +52,7 @@ def first(rows, *keys):
 
 
 items = [(place[:5], trace) for place in places(folder) for trace in place[5]]
-with ThreadPoolExecutor(2) as pool:
+with ProcessPoolExecutor(2) as pool:
     traces = list(pool.map(read, items))
 last = datetime.date.fromisoformat(max(place[3] for place, _ in items))
 peaks, weeks, grown = defaultdict(list), defaultdict(lambda: [0, 0]), defaultdict(lambda: [0, 0])

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 # Three releases of each package: those of the deployments 1.3, 1.4 and 1.5 of the fleet.
 RELEASES = {
     "apsw": ("3.41.0.0", "3.46.1.0", "3.54.1.0"),
-    "beautifulsoup4": ("4.11.2", "4.12.3", "4.15.0"),
     "brotli": ("1.0.9", "1.1.0", "1.2.1"),
     "clang-format": ("16.0.6", "19.1.7", "23.1.3"),
     "docutils": ("0.18.1", "0.20.1", "0.23"),
@@ -21,9 +20,7 @@ RELEASES = {
     "lxml": ("4.9.4", "5.4.0", "6.1.3"),
     "markdown": ("3.4.4", "3.7", "3.11.3"),
     "msgpack": ("1.0.8", "1.1.2", "1.2.4"),
-    "networkx": ("2.8.8", "3.1", "3.6.1"),
     "ninja": ("1.10.2.4", "1.11.1.4", "1.13.2"),
-    "openpyxl": ("3.0.10", "3.1.0", "3.1.5"),
     "orjson": ("3.9.15", "3.10.18", "3.13.0"),
     "pillow": ("10.0.1", "11.0.0", "13.0.0"),
     "pygments": ("2.13.0", "2.17.2", "2.21.0"),
@@ -37,9 +34,7 @@ RELEASES = {
 
 # What packages need. These have one release, which all deployments share.
 NEEDED = {
-    "beautifulsoup4": ["html5lib==1.1", "soupsieve==2.5", "six==1.16.0", "webencodings==0.5.1", "typing-extensions==4.16.0"],
     "jinja2": ["markupsafe==2.1.5"],
-    "openpyxl": ["et-xmlfile==1.1.0"],
 }
 
 
