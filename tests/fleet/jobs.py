@@ -122,7 +122,7 @@ def regex():
 
 
 def sessions():
-    """A service with a table of sessions. It is stopped by a signal, as services are. Since 1.4 it keeps bodies compressed. On
+    """A service with a table of sessions. It is stopped by a signal, as services are. Since 1.5 it keeps bodies compressed. On
     one host the sessions never expire, so there it grows."""
     import hashlib
     import json
@@ -134,7 +134,7 @@ def sessions():
     for number in range(size * 2):
         body = json.dumps({"user": number, "rights": ["read"] * (number % 5), "key": chance.randbytes(chance.randrange(600, 900)).hex()}).encode()
         key = hashlib.sha256(body).digest()
-        table[key] = zlib.compress(body, 1) if version >= "1.4" else body
+        table[key] = zlib.compress(body, 1) if version >= "1.5" else body
         if host != "host-b" and len(table) > 200:
             del table[next(iter(table))]
     os.kill(os.getpid(), signal.SIGTERM)

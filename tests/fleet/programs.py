@@ -1,7 +1,7 @@
 """The services of the fleet: which program each one is, in which release, and what it does.
 
 A version of the fleet (1.3, 1.4, 1.5) is a deployment: a set of releases. Services of packages.py, lua and cc1 have
-another release in each deployment, from their own projects. `sessions` is a program of ours, with a change in 1.4. The
+another release in each deployment, from their own projects. `sessions` is a program of ours, with a change in 1.5. The
 other services are the system's programs, which no deployment changes.
 """
 import glob

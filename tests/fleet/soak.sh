@@ -75,7 +75,7 @@ dataset() {
     ask dataset
     compare dataset.report naive
     took "ClickHouse's tables, after the compaction" 0 "$python" "$here/tables.py" dataset tables dataset.report
-    "$python" "$here/skipping.py" dataset 200
+    "$python" "$here/skipping.py" dataset
     took "Spark's ingest" 0 "$here/ingest.sh" "$program" traces ingest
 }
 
@@ -84,7 +84,7 @@ scaled() {
     took "scaled" 0 "$python" "$here/scale.py" dataset scaled "${ROWS:-10000000}"
     du -sb scaled/sites
     ask scaled
-    "$python" "$here/skipping.py" scaled 60
+    "$python" "$here/skipping.py" scaled strict
 }
 
 populations() {
