@@ -75,7 +75,7 @@ fn held_by_the_first(trace: &Path, function: &str) -> u64 {
 /// the moment at which its condition begins to hold: 0.1 s until the recorder looks, and 0.3 s until the events are in the
 /// file. So a program that takes the last 5 % of the limit faster than that is killed before, and only its trace is left.
 /// This one takes a second for them.
-const AT_ONCE: u64 = 300;
+const AT_ONCE: u64 = 330;
 const PAUSE_US: u64 = 50_000;
 
 /// The kernel kills the recorder first, then the program, which does not wait for anybody.
