@@ -48,6 +48,10 @@ fn traces() -> &'static Path {
         record_with(&folder, "followed", &["--follow"], &["/bin/sh", "-c", &line]);
         record_memory(&folder, "memory");
         record_with(&folder, "memory-off", &["--memory-every", "off"], &[orders]);
+        let users = target("many_users");
+        let users = users.to_str().expect("a path");
+        record(&folder, "users", &[users, "12"]);
+        record(&folder, "users-before", &[users, "9"]);
         let pool = pool(&folder);
         record(&folder, "pool", &[&pool, "20000"]);
         record(&folder, "pool-before", &[&pool, "8000"]);

@@ -142,6 +142,9 @@ pub struct Query {
     /// Names of functions that count as a part of the allocator, and of functions that do not.
     pub wrappers: Vec<String>,
     pub not_wrappers: Vec<String>,
+    /// The full names of wrappers that were found in a trace that this one is compared with. No word sets it
+    /// (`StackTable::beside`).
+    pub(crate) found_wrappers: Vec<String>,
     pub hide: CodeClassSet,
     pub collapse: bool,
     pub merge: Merge,
@@ -181,6 +184,7 @@ impl Default for Query {
             lifetime: None,
             wrappers: Vec::new(),
             not_wrappers: Vec::new(),
+            found_wrappers: Vec::new(),
             hide: CodeClassSet::default(),
             collapse: false,
             merge: Merge::Function,

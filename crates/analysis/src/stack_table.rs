@@ -124,32 +124,36 @@ impl StackTable {
 
     /// The same table with the wrappers that a query asks for.
     pub fn heeding<'a>(&'a self, query: &Query) -> Cow<'a, StackTable> {
-        self.heeding_found(query, &[])
-    }
-
-    /// The same tables of two traces with the wrappers that a query asks for, and with those that were found in either of
-    /// them. Otherwise a function that has nine callers in one trace and ten in the other would look like a change.
-    pub fn heeding_both<'a>(
-        &'a self,
-        base: &'a StackTable,
-        query: &Query,
-    ) -> (Cow<'a, StackTable>, Cow<'a, StackTable>) {
-        let names: [BTreeSet<&str>; 2] = [self, base].map(|table| table.wrappers.found(table).collect());
-        let [own, others] = &names;
-        let missing = |from: &BTreeSet<&str>, to: &BTreeSet<&str>| -> Vec<String> {
-            from.difference(to).map(|name| (*name).to_owned()).collect()
-        };
-        (self.heeding_found(query, &missing(others, own)), base.heeding_found(query, &missing(own, others)))
-    }
-
-    fn heeding_found<'a>(&'a self, query: &Query, found: &[String]) -> Cow<'a, StackTable> {
-        let asked = Asked { wrappers: &query.wrappers, others: &query.not_wrappers, found };
+        let asked = Asked { wrappers: &query.wrappers, others: &query.not_wrappers, found: &query.found_wrappers };
         if asked.is_empty() {
             return Cow::Borrowed(self);
         }
         let mut table = self.clone();
         table.blame(asked);
         Cow::Owned(table)
+    }
+
+    /// The query for this trace if it is compared with another one: a wrapper that was found in the other trace counts in
+    /// this one, too. Otherwise a function that has nine callers in one trace and ten in the other would look like a
+    /// change.
+    #[must_use]
+    pub fn beside(&self, other: &StackTable, query: &Query) -> Query {
+        let (own, other) = (self.heeding(query), other.heeding(query));
+        let known: BTreeSet<&str> = own.wrappers.found(&own).collect();
+        let found: BTreeSet<&str> = other.wrappers.found(&other).collect();
+        let missing = found.difference(&known).map(|name| (*name).to_owned());
+        let mut query = query.clone();
+        query.found_wrappers = missing.collect();
+        query
+    }
+
+    /// The same tables of two traces that are compared, with the wrappers that a query asks for.
+    pub fn heeding_both<'a>(
+        &'a self,
+        base: &'a StackTable,
+        query: &Query,
+    ) -> (Cow<'a, StackTable>, Cow<'a, StackTable>) {
+        (self.heeding(&self.beside(base, query)), base.heeding(&base.beside(self, query)))
     }
 
     /// Finds the wrappers of the allocator, and then the owner of each stack.

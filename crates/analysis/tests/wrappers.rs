@@ -58,3 +58,35 @@ fn a_named_wrapper_swallows_all_that_it_calls() {
     let both = query(&[("wrapper", "pool_get"), ("wrapper", "work")]);
     assert_eq!(owners(&table.heeding(&both)), ["main", "main", "main", "other"]);
 }
+
+const USERS: [&str; 12] = ["u0", "u1", "u2", "u3", "u4", "u5", "u6", "u7", "u8", "u9", "u10", "u11"];
+
+/// This many functions call `pool_get` with a size of their own, and one of them makes it call `refill`.
+fn pool(users: usize) -> StackTable {
+    let mut stacks: Vec<Vec<&str>> = USERS[..users].iter().map(|user| vec!["main", user, "pool_get"]).collect();
+    stacks.push(vec!["main", "u0", "pool_get", "refill"]);
+    let sized: Vec<(&[&str], u64)> = stacks.iter().zip(100..).map(|(stack, size)| (&stack[..], size)).collect();
+    table(&sized)
+}
+
+/// Twelve callers make `pool_get` a wrapper by its numbers, nine do not. If both traces are compared, it is one in both,
+/// but only right above the allocator: nobody named it, so `refill` keeps its memory.
+#[test]
+fn a_wrapper_that_was_found_in_one_trace_counts_for_one_frame_in_both() {
+    let (large, small) = (pool(12), pool(9));
+    let of_users = |users: usize| [&USERS[..users], &["refill"]].concat();
+    let alone = [vec!["pool_get"; 9], vec!["refill"]].concat();
+    assert_eq!((owners(&large), owners(&small)), (of_users(12), alone.clone()));
+    for words in [&[][..], &[("wrapper", "unknown")]] {
+        let (one, other) = large.heeding_both(&small, &query(words));
+        assert_eq!((owners(&one), owners(&other)), (of_users(12), of_users(9)));
+        let (other, one) = small.heeding_both(&large, &query(words));
+        assert_eq!((owners(&one), owners(&other)), (of_users(12), of_users(9)));
+        assert_eq!(owners(&small.heeding(&small.beside(&large, &query(words)))), of_users(9));
+    }
+    let (one, other) = large.heeding_both(&small, &query(&[("not-wrapper", "pool_get")]));
+    assert_eq!((owners(&one), owners(&other)), ([vec!["pool_get"; 12], vec!["refill"]].concat(), alone));
+    // The name is no pattern, and a named wrapper swallows all that it calls.
+    let (_, other) = large.heeding_both(&small, &query(&[("wrapper", "pool_*")]));
+    assert_eq!(owners(&other), [&USERS[..9], &["u0"]].concat());
+}

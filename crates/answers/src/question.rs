@@ -15,8 +15,9 @@ pub enum Question {
     Pairs { trace: usize, base: usize, earlier: Vec<usize>, domain: Domain },
     /// The text of a source file that the trace names.
     SourceText { trace: usize, file: String },
-    /// A view of docs/views.md.
-    View { trace: usize, view: View, query: Box<Query> },
+    /// A view of docs/views.md. `beside`: the trace that this one is compared with, whose wrappers count, too. Only the
+    /// view `stacks` has it.
+    View { trace: usize, view: View, query: Box<Query>, beside: Option<usize> },
 }
 
 /// Reads an address of the page: the name of the view, and the part after `?`.
@@ -40,8 +41,30 @@ pub fn question(view: &str, query: &str) -> Result<Question, Refusal> {
         _ => {}
     }
     let view = View::parse(view).ok_or_else(|| Refusal::new(404, format!("There is no view `{view}`.")))?;
-    let asked = pairs.iter().filter(|(key, _)| !matches!(key.as_str(), "trace" | "token" | "v"));
+    let beside = text("compare").filter(|_| view == View::Stacks).map(|text| number("compare", text)).transpose()?;
+    let is_word = |key: &str| !matches!(key, "trace" | "token" | "v") && !(beside.is_some() && key == "compare");
+    let asked = pairs.iter().filter(|(key, _)| is_word(key));
     let query = Query::new(asked.map(|(key, value)| (key.as_str(), value.as_str())))
         .map_err(|bad| Refusal::new(400, bad.to_string()))?;
-    Ok(Question::View { trace, view, query: Box::new(query) })
+    Ok(Question::View { trace, view, query: Box::new(query), beside })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_stacks_have_a_trace_beside_them() {
+        let beside = |view: &str, query: &str| match question(view, query) {
+            Ok(Question::View { beside, .. }) => Ok(beside),
+            Ok(other) => panic!("{other:?}"),
+            Err(refusal) => Err(refusal.status),
+        };
+        assert_eq!(beside("stacks", "trace=1&compare=0&wrapper=x"), Ok(Some(0)));
+        assert_eq!(beside("stacks", "trace=1"), Ok(None));
+        assert_eq!(beside("stacks", "compare=@5s"), Err(400));
+        // Of other views, `compare` is a word of the query.
+        let Ok(Question::View { beside, query, .. }) = question("profile", "compare=@5s") else { panic!("no view") };
+        assert_eq!((beside, query.compare.is_some()), (None, true));
+    }
 }

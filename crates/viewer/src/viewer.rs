@@ -78,11 +78,19 @@ impl Viewer {
                     "{file} is not in the trace, and this page reads no other files. On Linux, heaptrack analyze shows it."
                 ),
             )),
-            Question::View { trace, view, query } => {
-                let file = self.file(trace)?;
-                file.start(query.domain);
-                let (open, table) = file.of(query.domain).opened()?;
-                answers::answer(view, open, table, &query)
+            Question::View { trace, view, query, beside } => {
+                for number in [Some(trace), beside].into_iter().flatten() {
+                    self.file(number)?.start(query.domain);
+                }
+                let opened = |number: usize| {
+                    let file = self.files.get(number).and_then(Option::as_ref).ok_or_else(|| missing(number))?;
+                    file.of(query.domain).opened()
+                };
+                let (open, table) = opened(trace)?;
+                match beside.map(opened).transpose()? {
+                    Some((_, other)) => answers::answer(view, open, table, &table.beside(other, &query)),
+                    None => answers::answer(view, open, table, &query),
+                }
             }
         }
     }

@@ -156,12 +156,18 @@ impl TraceStore {
         pairs(&base, &runs.iter().map(|run| &**run).collect::<Vec<_>>())
     }
 
-    fn ask(&self, view: View, number: usize, query: &Query) -> Result<Vec<u8>, Refusal> {
+    fn ask(&self, view: View, number: usize, query: &Query, beside: Option<usize>) -> Result<Vec<u8>, Refusal> {
         let trace = self.trace(number, query.domain)?;
         let stage = trace.stage();
         let open = opened(&stage)?;
         let table = self.table(trace, open);
-        answer(view, open, &table, query)
+        match beside {
+            Some(other) => {
+                let other = self.open_table(other, query.domain)?;
+                answer(view, open, &table, &table.beside(&other, query))
+            }
+            None => answer(view, open, &table, query),
+        }
     }
 
     /// Returns the state of all traces, and starts to load the one that is asked for. A trace of the same folder that
@@ -273,7 +279,7 @@ impl Answers for TraceStore {
                 self.pairs(base, &[earlier, vec![trace]].concat(), domain)
             }
             Question::SourceText { trace, file } => self.source_text(trace, &file),
-            Question::View { trace, view, query } => self.ask(view, trace, &query),
+            Question::View { trace, view, query, beside } => self.ask(view, trace, &query, beside),
         }
     }
 

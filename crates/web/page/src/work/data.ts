@@ -36,11 +36,12 @@ const domainOf = (words: URLSearchParams): string => (words.has("domain") ? `dom
 const OWNING = ["wrapper", "not-wrapper"];
 const OWNERS = ["summary", "stacks", "timeline", "sizes", "leaks", "diff"];
 
-/** The part of a query that decides the answer of the view `stacks`. */
-const stacksQuery = (words: URLSearchParams, found: string[] = []): string => {
+/** The part of a query that decides the answer of the view `stacks`. `beside`: the trace that this one is compared with. A wrapper that was found in that trace counts
+ * in this one, too. */
+const stacksQuery = (words: URLSearchParams, beside?: number): string => {
   const asked = new URLSearchParams(domainOf(words));
   for (const word of OWNING) for (const name of words.getAll(word)) asked.append(word, name);
-  for (const name of found) asked.append("wrapper", name);
+  if (beside !== undefined) asked.append("compare", String(beside));
   return asked.toString();
 };
 
@@ -56,9 +57,9 @@ const heeded = (view: string, query: string): string => {
  * The stacks of a trace that the costs are about. A live trace may have grown between the two answers. The number of a stack does not change, so stacks that were
  * requested after the costs contain all of them.
  */
-const stacksFor = async (costs: Promise<ProfileAnswer>, trace: number, domain: string, version: number): Promise<Stacks> => {
-  const name = `${trace} ${domain} ${version}`;
-  const make = async (): Promise<Stacks> => new Stacks((await from().get("stacks", trace, domain)) as unknown as StacksAnswer);
+const stacksFor = async (costs: Promise<ProfileAnswer>, trace: number, asked: string, version: number | string): Promise<Stacks> => {
+  const name = `${trace} ${asked} ${version}`;
+  const make = async (): Promise<Stacks> => new Stacks((await from().get("stacks", trace, asked)) as unknown as StacksAnswer);
   const [stacks, answer] = await Promise.all([allStacks.get(name, make), costs]);
   const isThere = (stack: number): boolean => stack < stacks.count;
   return columns(answer).stack.every(isThere) && (answer.base?.stack.every(isThere) ?? true) ? stacks : allStacks.again(name, make);
@@ -95,16 +96,12 @@ const both = async (ask: Ask, words: URLSearchParams): Promise<[Stacks, ProfileA
   const domain = domainOf(words);
   const [, version] = await Promise.all([ready(ask.trace, domain), ready(other, domain)]);
   const costs = [costsOf(ask.trace, same.toString()), costsOf(other, same.toString())] as const;
-  const asked = stacksQuery(words);
-  const [first, second] = await Promise.all([stacksFor(costs[0], ask.trace, asked, ask.version), stacksFor(costs[1], other, asked, version)]);
-  // A wrapper that was found in one trace counts in both. Otherwise its callers would look like changes.
-  const missing = (one: Stacks, two: Stacks): string[] => {
-    const known = new Set(namesOf(two));
-    return namesOf(one).filter((name) => !known.has(name));
-  };
-  const again = (stacks: Stacks, trace: number, found: string[], costs: Promise<ProfileAnswer>, at: number): Stacks | Promise<Stacks> =>
-    found.length === 0 || from().isReport ? stacks : stacksFor(costs, trace, stacksQuery(words, found), at);
-  const [stacks, base, now, before] = await Promise.all([again(first, ask.trace, missing(second, first), costs[0], ask.version), again(second, other, missing(first, second), costs[1], version), ...costs]);
+  const versions = `${ask.version} ${version}`;
+  const [stacks, base, now, before] = await Promise.all([
+    stacksFor(costs[0], ask.trace, stacksQuery(words, other), versions),
+    stacksFor(costs[1], other, stacksQuery(words, ask.trace), versions),
+    ...costs,
+  ]);
   const moved = { ...columns(before), stack: columns(before).stack.map((stack) => stack + stacks.count) } as Columns;
   const pairs = await pairsOf(ask, []);
   return [new Stacks(join(stacks.answer, base.answer), { border: stacks.answer.levels.function.length, pairs }), { ...now, base: moved, base_range: before.range }];
@@ -118,8 +115,6 @@ export const pairsOf = ({ trace, query, version, base }: Ask, earlier: number[])
   if (earlier.length > 0) asked.set("runs", earlier.join(","));
   return allPairs.get(`${trace} ${version} ${base} ${asked}`, async () => new Pairs((await from().get("pairs", trace, asked.toString())) as unknown as PairsAnswer));
 };
-
-const namesOf = (stacks: Stacks): string[] => (stacks.answer.wrappers ?? []).flatMap((wrapper) => wrapper.function ?? []);
 
 /** Waits until a trace is loaded, and returns its version. The request for its status makes the server load it, if it was only found in the same folder. */
 const ready = async (trace: number, domain: string): Promise<number> => {
