@@ -213,26 +213,6 @@ fn an_attached_program_is_pushed_to_a_server_with_a_name() {
     assert_eq!(program.finish().0, 0);
 }
 
-/// Another file takes the place of the trace: the profiles end, and that is said.
-#[test]
-fn a_trace_that_cannot_be_read_any_more_is_said() {
-    let folder = Folder::new();
-    let receiver = Receiver::start(Manner::Take);
-    let stderr = folder.join("stderr");
-    let mut command = recording(&folder, &["--push", &push("pyroscope", &receiver), "--push-every", "1s"], &[]);
-    let program = started(command.stderr(std::fs::File::create(&stderr).unwrap()));
-    process::wait_for("a profile", || receiver.taken("/ingest?").first().map(drop));
-    let other = folder.join("other");
-    std::fs::write(&other, "this is no trace").unwrap();
-    std::fs::rename(&other, folder.join("ledger.htz")).unwrap();
-    let sentence = format!(
-        "heaptrack: --push: {} cannot be read: it is not a heaptrack trace",
-        folder.join("ledger.htz").display()
-    );
-    process::wait_for("the sentence", || std::fs::read_to_string(&stderr).unwrap().contains(&sentence).then_some(()));
-    drop(program);
-}
-
 /// The bytes of all files in a folder.
 fn size(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).unwrap().flatten();

@@ -126,12 +126,9 @@ struct Maker {
 impl Maker {
     fn push_now(&mut self) {
         let store = Arc::clone(&self.store);
-        match store.look(|open, table| self.push(open, table)) {
-            Ok(Ok(())) => (),
-            Ok(Err(error)) => self.fail(&error),
-            // A trace that is still being read is pushed the next time.
-            Err(Refusal { status: 503, .. }) => (),
-            Err(refusal) => self.fail(&anyhow!(refusal.sentence)),
+        let pushed = store.look(|open, table| self.push(open, table));
+        if let Some(error) = trouble(pushed) {
+            self.fail(&error);
         }
     }
 
@@ -209,5 +206,29 @@ impl Maker {
         let classes = CodeClasses::new(&open.engine().definitions().session.exe);
         let table = open.table(&classes, Suppressions::new());
         self.push(&open, &table)
+    }
+}
+
+/// What the user must know of a push. A trace that is still being read is none of it: it is pushed the next time.
+fn trouble(pushed: Result<anyhow::Result<()>, Refusal>) -> Option<anyhow::Error> {
+    match pushed {
+        Ok(pushed) => pushed.err(),
+        Err(Refusal { status: 503, .. }) => None,
+        Err(refusal) => Some(anyhow!(refusal.sentence)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_that_cannot_be_read_is_said_and_one_that_is_being_read_is_not() {
+        let said = |pushed| trouble(pushed).map(|error| error.to_string());
+        assert_eq!(said(Ok(Ok(()))), None);
+        assert_eq!(said(Ok(Err(anyhow!("full")))), Some("full".to_owned()));
+        assert_eq!(said(Err(Refusal::new(503, "This trace is still being read."))), None);
+        let gone = "x.htz cannot be read: Too many open files";
+        assert_eq!(said(Err(Refusal::new(422, gone))), Some(gone.to_owned()));
     }
 }
