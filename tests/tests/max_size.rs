@@ -66,7 +66,8 @@ fn a_bounded_sample_estimates_what_an_unbounded_one_does() {
             assert_eq!(small["totals"][&name], free["totals"][&name], "{shape}, {name}");
         }
         let sorted = |report: &Value| {
-            let mut stacks: Vec<String> = report["allocations"].as_array().unwrap().iter().map(Value::to_string).collect();
+            let mut stacks: Vec<String> =
+                report["allocations"].as_array().unwrap().iter().map(Value::to_string).collect();
             stacks.sort();
             stacks
         };

@@ -111,7 +111,10 @@ fn answers_about_a_sample_say_so() {
         let answer = server.ask(tool, arguments);
         assert_eq!(answer["sampled_once_in_bytes"], 1000, "{tool}: {answer}");
         let first = answer["not_seen"][0].to_string();
-        assert!(first.contains("Blocks were sampled, once in 1.00 kB on average: numbers are estimates"), "{tool}: {first}");
+        assert!(
+            first.contains("Blocks were sampled, once in 1.00 kB on average: numbers are estimates"),
+            "{tool}: {first}"
+        );
     }
     server.close();
 }

@@ -163,11 +163,8 @@ fn profiles_of_a_sample_add_up_to_its_estimates() {
     let sums: Vec<_> = of_pyroscope.iter().map(|request| sums_by_go(&file_of(&folder, request))).collect();
     assert!(sums.len() > 1);
     assert_eq!(added_up(&sums), expected, "{sums:?}");
-    let messages: Vec<Value> = receiver
-        .taken(OTLP)
-        .iter()
-        .map(|request| decode(&["otlp"], &file_of(&folder, request), None))
-        .collect();
+    let messages: Vec<Value> =
+        receiver.taken(OTLP).iter().map(|request| decode(&["otlp"], &file_of(&folder, request), None)).collect();
     let sums: Vec<BTreeMap<String, i64>> =
         messages.iter().map(|message| serde_json::from_value(message["sums"].clone()).unwrap()).collect();
     assert_eq!(added_up(&sums), expected, "{sums:?}");

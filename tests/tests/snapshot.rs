@@ -151,7 +151,9 @@ fn pressure_and_limit_of_a_cgroup_take_snapshots() {
         let folder = Folder::new();
         let cgroup = folder.join("cgroup");
         std::fs::create_dir(&cgroup).unwrap();
-        for (name, text) in [("memory.current", "10\n"), ("memory.max", "1000\n"), ("memory.pressure", ""), (file, before)] {
+        for (name, text) in
+            [("memory.current", "10\n"), ("memory.max", "1000\n"), ("memory.pressure", ""), (file, before)]
+        {
             std::fs::write(cgroup.join(name), text).unwrap();
         }
         let trace = folder.join("ledger.htz");

@@ -83,7 +83,8 @@ fn a_sample_is_marked_and_has_intervals() {
     assert_eq!(sample.code, 0, "{}", sample.stderr);
     let trace = sample.trace.as_path();
     let screen = Tmux::heaptrack(LARGE, &[], &["tui", name(trace)]);
-    let shown = screen.shows(&["sampled: estimates", "Held at the peak", "Blocks were sampled, once in 1.00 kB on average"]);
+    let shown =
+        screen.shows(&["sampled: estimates", "Held at the peak", "Blocks were sampled, once in 1.00 kB on average"]);
     let json = view(trace, "summary", &[]);
     let error = |cost: &str| number(&json["totals_error"][cost]);
     assert!(error("leaked_bytes") > 0);

@@ -50,12 +50,17 @@ pub(crate) fn add(
 }
 
 /// Sets what the groups held at the peak, which is in this part.
-pub(crate) fn set_peak(part: &Folded, costs: &mut [Costs], group: impl Fn(&FoldedRow) -> Option<(usize, KnownAllocClass)>) {
+pub(crate) fn set_peak(
+    part: &Folded,
+    costs: &mut [Costs],
+    group: impl Fn(&FoldedRow) -> Option<(usize, KnownAllocClass)>,
+) {
     costs.iter_mut().for_each(|costs| (costs.peak_bytes, costs.peak_allocations) = (0, 0));
     for row in part.rows.iter().filter(|row| row.at_peak > 0) {
         let Some((group, class)) = group(row) else { continue };
         let Some(costs) = costs.get_mut(group) else { continue };
-        let (blocks, bytes) = (row.at_peak.saturating_mul(class.blocks as u64), row.at_peak.saturating_mul(class.bytes));
+        let (blocks, bytes) =
+            (row.at_peak.saturating_mul(class.blocks as u64), row.at_peak.saturating_mul(class.bytes));
         costs.peak_bytes = costs.peak_bytes.saturating_add(bytes);
         costs.peak_allocations = costs.peak_allocations.saturating_add(blocks);
     }

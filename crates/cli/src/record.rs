@@ -172,7 +172,16 @@ fn follow(
     let pushing = store.as_ref().zip(pushing).and_then(|(store, prepared)| prepared.start(store));
     let has_conditions = path.is_some() && !options.recording.snapshot_when.is_empty();
     let triggers = has_conditions
-        .then(|| Triggers::start(&options.recording, place.clone(), recording.stats(), child, asked, options.sample.is_some()))
+        .then(|| {
+            Triggers::start(
+                &options.recording,
+                place.clone(),
+                recording.stats(),
+                child,
+                asked,
+                options.sample.is_some(),
+            )
+        })
         .flatten();
     limits.apply("heaptrack");
     let line = StatusLine::start(recording.stats(), folder, *quiet, *live, options.sample.is_some());

@@ -195,8 +195,7 @@ impl Taken {
                 self.next += 1;
                 self.kept.push_back((path.clone(), bytes));
                 if !self.quiet {
-                    let estimated =
-                        if self.is_sampled && condition.is_of_blocks() { ", by an estimate" } else { "" };
+                    let estimated = if self.is_sampled && condition.is_of_blocks() { ", by an estimate" } else { "" };
                     say(format_args!("heaptrack: {condition}{estimated}: {}", path.display()));
                 }
                 self.remove_old();

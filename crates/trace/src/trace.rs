@@ -1,7 +1,5 @@
 //! The public API: a trace that is opened once and then asked.
-use crate::answers::{
-    Block, Change, Event, EventKind, Leak, Level, Sampling, Session, Site, SiteId, TotalErrors,
-};
+use crate::answers::{Block, Change, Event, EventKind, Leak, Level, Sampling, Session, Site, SiteId, TotalErrors};
 use crate::costs::{Costs, Totals};
 use crate::error::Error;
 use crate::lens::Lens;

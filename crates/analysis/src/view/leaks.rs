@@ -500,7 +500,11 @@ mod tests {
         assert_eq!(of(&early(5)), Some(Verdict::Unclear));
         assert_eq!(of(&early(6)), Some(Verdict::Once));
         let exit = |look: usize| if look == LOOKS { 0 } else { look as u64 / 16 };
-        assert_eq!(of(&Facts { freed_last: 30, ..sampled(exit) }), Some(Verdict::Exit), "no block is left to be uncertain");
+        assert_eq!(
+            of(&Facts { freed_last: 30, ..sampled(exit) }),
+            Some(Verdict::Exit),
+            "no block is left to be uncertain"
+        );
         let (_, reason) = verdict(&sampled(|_| 1)).unwrap();
         assert_eq!(reason, "1 of its live blocks was sampled; what looks like growth or a level may be chance");
     }
