@@ -23,20 +23,23 @@ await check("B13 diff of two traces: before, after and change are those of the c
   equal(found.map((row) => [Number(row.cells.before), Number(row.cells.after), Number(row.cells.delta)]), wanted.map((one) => [one.before, one.after, one.delta]), "before, after, delta");
 });
 await check("a wrapper that was found in one of two traces has the owners of print in both", async () => {
+  const changes = (...words) => print("diff", trace("users"), "--diff", trace("users-before"), "--cost", "peak", ...words).functions.filter((one) => one.delta !== 0);
+  equal(changes().map((one) => one.short), ["user_11", "user_10", "user_9"], "only the new callers differ");
   const pair = await serve([trace("users"), trace("users-before")]);
   const other = await visit(pair.url);
-  for (const words of [[], ["--wrapper", "unknown"], ["--not-wrapper", "pool_get"], ["--wrapper", "pool_get"]]) {
-    const asked = words.length > 0 ? `&${words[0].slice(2)}=${words[1]}` : "";
-    await go(other, `#/summary?compare=1&cost=leaked_bytes${asked}`);
-    await other.waitForSelector(".diff .grid-row");
-    await settled(other);
-    const found = (await rows(other, "Changes by function")).map(({ cells }) => [Number(cells.before), Number(cells.after), Number(cells.delta)]);
-    const wanted = print("diff", trace("users"), "--diff", trace("users-before"), "--cost", "leaked", ...words).functions.filter((one) => one.delta !== 0);
-    equal(found, wanted.map((one) => [one.before, one.after, one.delta]), words.join(" ") || "no words");
+  try {
+    for (const words of [[], ["--wrapper", "unknown"], ["--not-wrapper", "pool_get"], ["--wrapper", "pool_get"]]) {
+      const asked = words.length > 0 ? `&${words[0].slice(2)}=${words[1]}` : "";
+      await go(other, `#/summary?compare=1${asked}`);
+      await other.waitForSelector(".diff .grid-row");
+      await settled(other);
+      const entries = other.getByRole("region", { name: "Held at the peak" }).locator('[data-number="entry peak_bytes"]');
+      const found = await entries.evaluateAll((all) => all.map((one) => Number(one.dataset.value)));
+      equal(found, changes(...words).map((one) => one.delta), words.join(" ") || "no words");
+    }
+  } finally {
+    await other.close();
   }
-  const plain = print("diff", trace("users"), "--diff", trace("users-before"), "--cost", "leaked").functions;
-  equal(plain.filter((one) => one.delta !== 0).map((one) => one.short).sort(), ["user_10", "user_11", "user_9"], "only the callers that are new differ");
-  await other.close();
 });
 await check("B13 runs that are not alike: the base per second, per allocation, as a share", async () => {
   const of = (name) => {
