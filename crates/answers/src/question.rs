@@ -42,8 +42,8 @@ pub fn question(view: &str, query: &str) -> Result<Question, Refusal> {
     }
     let view = View::parse(view).ok_or_else(|| Refusal::new(404, format!("There is no view `{view}`.")))?;
     let beside = text("compare").filter(|_| view == View::Stacks).map(|text| number("compare", text)).transpose()?;
-    let is_word = |key: &str| !matches!(key, "trace" | "token" | "v") && !(beside.is_some() && key == "compare");
-    let asked = pairs.iter().filter(|(key, _)| is_word(key));
+    let is_ours = |key: &str| matches!(key, "trace" | "token" | "v") || (beside.is_some() && key == "compare");
+    let asked = pairs.iter().filter(|(key, _)| !is_ours(key));
     let query = Query::new(asked.map(|(key, value)| (key.as_str(), value.as_str())))
         .map_err(|bad| Refusal::new(400, bad.to_string()))?;
     Ok(Question::View { trace, view, query: Box::new(query), beside })
