@@ -371,14 +371,20 @@ fn idle_connections_leave_descriptors_for_the_recording() {
     let idle: Vec<TcpStream> = (0..180).map(|_| TcpStream::connect(&host).unwrap()).collect();
     let sockets = || {
         let links = std::fs::read_dir(format!("/proc/{}/fd", program.pid)).unwrap().flatten();
-        links.filter(|link| std::fs::read_link(link.path()).is_ok_and(|to| to.starts_with("socket:"))).count()
+        links
+            .filter(|link| std::fs::read_link(link.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:")))
+            .count()
     };
     process::wait_for("the connections to be accepted", || (sockets() > 64).then_some(()));
     process::signal("USR1", &[program.pid]);
     let path = folder.join("ledger.snapshot-1.htz");
     assert_eq!(lines.next().unwrap(), format!("heaptrack: SIGUSR1 asked for a snapshot: {}", path.display()));
     drop(idle);
-    assert_eq!(get(TcpStream::connect(&host).unwrap(), "/metrics", &format!("Host: {host}\r\n")).0, 200);
+    let status = process::wait_for("the trace to be read", || {
+        let (status, _) = get(TcpStream::connect(&host).unwrap(), "/metrics", &format!("Host: {host}\r\n"));
+        (status != 503).then_some(status)
+    });
+    assert_eq!(status, 200);
     assert_eq!(program.finish().0, 0);
 }
 
