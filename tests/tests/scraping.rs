@@ -242,6 +242,43 @@ fn a_browser_and_a_foreign_host_are_refused() {
     drop(recorded.report());
 }
 
+/// Connections without a request take few descriptors: with a limit of 150 the recorder can still open files.
+#[test]
+fn idle_connections_leave_descriptors_for_the_recording() {
+    const LIMIT: usize = 150;
+    let folder = Folder::new();
+    let mut command = with_default_signals("sh");
+    command.args(["-c", &format!("ulimit -n {LIMIT}; exec \"$@\""), "sh"]).arg(heaptrack());
+    command.args(["--pprof", "127.0.0.1:0", "--snapshot-when", "sigusr1", "-o"]);
+    command.arg(folder.join("ledger.htz")).arg(target("ledger"));
+    let (read, write) = std::io::pipe().unwrap();
+    let mut program = Target::spawn(command.stderr(write));
+    drop(command);
+    let mut lines = BufReader::new(read).lines().map(Result::unwrap);
+    let line = lines.next().unwrap();
+    let host = line.split('/').nth(2).unwrap_or_else(|| panic!("{line}")).to_owned();
+    assert_eq!(program.line(), "ready");
+    // As many as the listener's queue holds for sure.
+    let idle: Vec<TcpStream> = (0..180).map(|_| TcpStream::connect(&host).unwrap()).collect();
+    let sockets = || {
+        let links = std::fs::read_dir(format!("/proc/{}/fd", program.pid)).unwrap().flatten();
+        links
+            .filter(|link| std::fs::read_link(link.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:")))
+            .count()
+    };
+    process::wait_for("the connections to be accepted", || (sockets() > 64).then_some(()));
+    process::signal("USR1", &[program.pid]);
+    let path = folder.join("ledger.snapshot-1.htz");
+    assert_eq!(lines.next().unwrap(), format!("heaptrack: SIGUSR1 asked for a snapshot: {}", path.display()));
+    drop(idle);
+    let status = process::wait_for("the trace to be read", || {
+        let (status, _) = get(TcpStream::connect(&host).unwrap(), "/metrics", &format!("Host: {host}\r\n"));
+        (status != 503).then_some(status)
+    });
+    assert_eq!(status, 200);
+    assert_eq!(program.finish().0, 0);
+}
+
 /// Runs heaptrack with these options on a program that would make a file. Returns the exit code and stderr.
 fn refused(options: &[&str]) -> (i32, String) {
     let folder = Folder::new();

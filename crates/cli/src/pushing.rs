@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use web::TraceStore;
+use web::{Refusal, TraceStore};
 
 /// The most bytes that are kept in memory for servers that are away.
 const IN_MEMORY: u64 = 8 << 20;
@@ -126,8 +126,8 @@ struct Maker {
 impl Maker {
     fn push_now(&mut self) {
         let store = Arc::clone(&self.store);
-        // A trace that is still being read, or read again after a fold, is pushed the next time.
-        if let Ok(Err(error)) = store.look(|open, table| self.push(open, table)) {
+        let pushed = store.look(|open, table| self.push(open, table));
+        if let Some(error) = trouble(pushed) {
             self.fail(&error);
         }
     }
@@ -206,5 +206,29 @@ impl Maker {
         let classes = CodeClasses::new(&open.engine().definitions().session.exe);
         let table = open.table(&classes, Suppressions::new());
         self.push(&open, &table)
+    }
+}
+
+/// What the user must know of a push. A trace that is still being read is none of it: it is pushed the next time.
+fn trouble(pushed: Result<anyhow::Result<()>, Refusal>) -> Option<anyhow::Error> {
+    match pushed {
+        Ok(pushed) => pushed.err(),
+        Err(Refusal { status: 503, .. }) => None,
+        Err(refusal) => Some(anyhow!(refusal.sentence)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_that_cannot_be_read_is_said_and_one_that_is_being_read_is_not() {
+        let said = |pushed| trouble(pushed).map(|error| error.to_string());
+        assert_eq!(said(Ok(Ok(()))), None);
+        assert_eq!(said(Ok(Err(anyhow!("full")))), Some("full".to_owned()));
+        assert_eq!(said(Err(Refusal::new(503, "This trace is still being read."))), None);
+        let gone = "x.htz cannot be read: Too many open files";
+        assert_eq!(said(Err(Refusal::new(422, gone))), Some(gone.to_owned()));
     }
 }

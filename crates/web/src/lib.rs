@@ -12,6 +12,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod assets;
+mod connections;
 mod guard;
 mod scrape;
 mod server;

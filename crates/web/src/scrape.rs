@@ -9,6 +9,7 @@
 //! GET /debug/pprof/heap?seconds=N   waits for N seconds and returns what changed in them
 //! GET /metrics                      sums and the largest places, as text
 //! ```
+use crate::connections::{Limits, serve};
 use crate::guard::{Refused, Token, is_own_host};
 use crate::server::BindError;
 use answers::Refusal;
@@ -125,17 +126,19 @@ impl ScrapeServer {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let shared = Arc::new(Shared { guard: self.guard, scrape });
         let routes = Router::new().fallback(route::<S>).with_state(shared);
+        let limits = Limits::default();
         runtime.block_on(async move {
             match self.listener {
                 Listener::Tcp(listener) => {
                     listener.set_nonblocking(true)?;
-                    axum::serve(tokio::net::TcpListener::from_std(listener)?, routes).await
+                    serve(tokio::net::TcpListener::from_std(listener)?, routes, limits).await;
                 }
                 Listener::Unix(listener) => {
                     listener.set_nonblocking(true)?;
-                    axum::serve(tokio::net::UnixListener::from_std(listener)?, routes).await
+                    serve(tokio::net::UnixListener::from_std(listener)?, routes, limits).await;
                 }
             }
+            Ok(())
         })
     }
 }

@@ -4,6 +4,7 @@
 //! then runs until the process ends. Must hold: a request gets no data before it has passed the guard. Every answer has
 //! the guard's headers. Questions are answered on threads of their own, so that a slow one does not block the network.
 use crate::assets;
+use crate::connections::{Limits, serve};
 use crate::guard::{Guard, HEADERS, LONGEST_BODY, Pass, Refused, Token};
 use answers::Refusal;
 use axum::Router;
@@ -92,7 +93,10 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let routes = routes(self.guard, answers);
         let listener = self.listener;
-        runtime.block_on(async move { axum::serve(tokio::net::TcpListener::from_std(listener)?, routes).await })
+        runtime.block_on(async move {
+            serve(tokio::net::TcpListener::from_std(listener)?, routes, Limits::default()).await;
+            Ok(())
+        })
     }
 
     /// For `fuzz/targets/http.rs`: everything but the socket.

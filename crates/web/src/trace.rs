@@ -5,6 +5,8 @@
 //!                    \-> Failed (a sentence)
 //! ```
 //!
+//! If descriptors or memory are missing, `Failed` is not the end: the trace is opened again every second.
+//!
 //! Must hold: a question never waits for a file that is being loaded. While a trace is followed, a question waits at
 //! most until the new blocks are read, and not for another question, unless that one takes longer than
 //! `FOLLOW_PATIENCE`. What could not be read is in [`OpenTrace::not_seen`].
@@ -21,6 +23,9 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(200);
 
 /// The time between two attempts to read it while questions are being answered.
 const FOLLOW_RETRY: Duration = Duration::from_millis(10);
+
+/// The time between two attempts to open it while descriptors or memory are missing.
+const OPEN_RETRY: Duration = Duration::from_secs(1);
 
 /// The longest time for which questions can keep the follower from reading a growing file.
 const FOLLOW_PATIENCE: Duration = Duration::from_secs(10);
@@ -95,7 +100,7 @@ impl Trace {
         self.set(Stage::Loading(Instant::now()));
         let trace = Arc::clone(self);
         let thread = std::thread::Builder::new().name("heaptrack-open".into());
-        if let Err(error) = thread.spawn(move || trace.load()) {
+        if let Err(error) = thread.spawn(move || trace.load(|| trace.open())) {
             self.set(Stage::Failed(format!("The trace cannot be read, because no thread could be started: {error}")));
         }
     }
@@ -130,7 +135,11 @@ impl Trace {
 
     /// Loads the trace on this thread and does not follow it.
     pub fn load_now(&self) {
-        let stage = match self.open() {
+        self.show(self.open());
+    }
+
+    fn show(&self, opened: Result<OpenTrace, format::Error>) {
+        let stage = match opened {
             Ok(open) if is_without_domain(&open) => {
                 let what = if open.domain() == Domain::Mapped { "mappings" } else { "blocks of custom allocators" };
                 Stage::Failed(format!("{} has no {what}.", self.path.display()))
@@ -141,10 +150,14 @@ impl Trace {
         self.set(stage);
     }
 
-    fn load(&self) {
+    fn load(&self, open: impl Fn() -> Result<OpenTrace, format::Error>) {
         loop {
-            self.load_now();
-            if !self.follow() {
+            let opened = open();
+            let may_succeed_later = opened.as_ref().err().is_some_and(is_shortage);
+            self.show(opened);
+            if may_succeed_later {
+                std::thread::sleep(OPEN_RETRY);
+            } else if !self.follow() {
                 return;
             }
         }
@@ -184,6 +197,14 @@ fn is_without_domain(open: &OpenTrace) -> bool {
     !open.has(open.domain()) && !open.is_live()
 }
 
+/// True if the process or the system has no more descriptors or no more memory at the moment.
+fn is_shortage(error: &format::Error) -> bool {
+    const ENOMEM: i32 = 12;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error, format::Error::Io(error) if matches!(error.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE)))
+}
+
 fn refusal(path: &Path, error: &format::Error) -> String {
     let reason = error.to_string();
     let reason = reason.split(" (os error").next().unwrap_or(&reason);
@@ -198,6 +219,23 @@ mod tests {
 
     fn trace() -> Arc<Trace> {
         Trace::new(Path::new("x.htz"), Domain::Malloc, true)
+    }
+
+    #[test]
+    fn a_shortage_ends_and_a_file_that_is_no_trace_stays_one() {
+        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../format/tests/data/v1.htz"));
+        let trace = Trace::new(path, Domain::Malloc, true);
+        let attempts = AtomicU64::new(0);
+        let open = |error: fn() -> format::Error| match attempts.fetch_add(1, Ordering::Relaxed) {
+            0 => Err(error()),
+            _ => trace.open(),
+        };
+        trace.load(|| open(|| std::io::Error::from_raw_os_error(24).into()));
+        assert!(matches!(&*trace.stage(), Stage::Open(_)), "too many open files");
+        assert_eq!(attempts.swap(0, Ordering::Relaxed), 2);
+        trace.load(|| open(|| format::Error::NotATrace));
+        assert!(matches!(&*trace.stage(), Stage::Failed(_)));
+        assert_eq!(attempts.load(Ordering::Relaxed), 1);
     }
 
     #[test]
