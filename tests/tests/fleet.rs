@@ -1,10 +1,11 @@
 //! A small dataset of real recordings: `heaptrack dataset report`, DuckDB with the SQL of `fleet/`, and a naive sum over
 //! `heaptrack print` give the same answers. `make soak-fleet` does the same with 2,000 traces and three engines.
-use heaptrack_tests::Folder;
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::workspace;
+use heaptrack_tests::{Folder, process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -90,7 +91,8 @@ fn a_population_is_one_profile(data: &str, naive: &Value) {
     assert_eq!(json["totals"]["peak_bytes"], row["sum_of_peak_bytes"]);
 }
 
-/// `heaptrack analyze DIR --where` prints its address when both groups are read.
+/// `heaptrack analyze DIR --where` prints its address when both groups are read. It keeps them where only the user can
+/// read them, and removes them when it is interrupted.
 fn the_page_opens_a_population(data: &str) {
     let paths = std::env::var("PATH").unwrap_or_default();
     let temporary = Folder::new();
@@ -100,8 +102,12 @@ fn the_page_opens_a_population(data: &str) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut address = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let modes = std::fs::read_dir(temporary.path()).unwrap().flatten();
+    let modes: Vec<u32> = modes.map(|entry| entry.metadata().unwrap().permissions().mode() & 0o777).collect();
+    assert_eq!(modes, [0o700, 0o700]);
+    process::signal("TERM", &[child.id()]);
+    assert_eq!(process::code(child.wait().unwrap()), 128 + 15);
+    assert_eq!(temporary.names(), [""; 0]);
     assert!(address.starts_with("http://127.0.0.1:") && address.contains("compare=1"), "{address}");
 }
 

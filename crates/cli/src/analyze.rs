@@ -73,9 +73,12 @@ pub fn run(options: &Analyze) -> anyhow::Result<ExitCode> {
     let [dataset] = options.files.as_slice() else {
         anyhow::bail!("--where opens one dataset, and there are {} files", options.files.len())
     };
+    // The page reads the profiles until the process ends.
+    let profile = dataset::profile(dataset, condition)?;
+    let base = options.compare_where.as_deref().map(|base| dataset::profile(dataset, base)).transpose()?;
     let mut selected = options.clone();
-    selected.files = vec![dataset::profile(dataset, condition)?];
-    selected.compare = options.compare_where.as_deref().map(|base| dataset::profile(dataset, base)).transpose()?;
+    selected.files = vec![profile.path.clone()];
+    selected.compare = base.as_ref().map(|base| base.path.clone());
     serve(&selected)
 }
 

@@ -3,6 +3,7 @@
 //! Receives: the words after `dataset`, or a dataset and a condition. Returns: nothing, because the other program replaces
 //! this one, or a profile of the selected traces. Must hold: the other program is the one beside this one, or else the
 //! first in PATH (docs/decisions/0105-datasets-have-a-binary-of-their-own.md).
+use crate::temporary_folder::TemporaryFolder;
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Parser;
 use std::ffi::OsString;
@@ -55,19 +56,26 @@ fn find(beside: &Path, paths: &OsString) -> Option<PathBuf> {
     folders.map(|folder| folder.join(NAME)).find(|path| path.is_file())
 }
 
-/// Writes the profile of the selected traces of a dataset, and returns its path. Its name says what was selected.
-pub fn profile(dataset: &Path, condition: &str) -> anyhow::Result<PathBuf> {
+/// The profile of the selected traces of a dataset. Dropping it removes the file.
+pub struct Profile {
+    pub path: PathBuf,
+    _folder: TemporaryFolder,
+}
+
+/// Writes the profile of the selected traces of a dataset. The name of the file says what was selected.
+pub fn profile(dataset: &Path, condition: &str) -> anyhow::Result<Profile> {
     ensure!(dataset.is_dir(), "--where is about a dataset, and {} is no folder", dataset.display());
-    let folder = std::env::temp_dir().join(format!("heaptrack-where.{}", std::process::id()));
-    std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
+    let parent = std::env::temp_dir();
+    let folder = TemporaryFolder::create(&parent, "heaptrack-where")
+        .with_context(|| format!("no folder can be created in {}", parent.display()))?;
     let plain = |letter: char| if letter.is_alphanumeric() || "=.-".contains(letter) { letter } else { '_' };
     let name: String = condition.chars().filter(|letter| *letter != '\'').map(plain).take(100).collect();
-    let path = folder.join(format!("{}.pb", if name.is_empty() { "all" } else { &name }));
+    let path = folder.path().join(format!("{}.pb", if name.is_empty() { "all" } else { &name }));
     let mut command = Command::new(program()?);
     command.arg("profile").arg(dataset).arg("--where").arg(condition).arg("--output").arg(&path);
     let status = command.stdout(Stdio::null()).status().context("heaptrack-dataset cannot be started")?;
     match status.success() {
-        true => Ok(path),
+        true => Ok(Profile { path, _folder: folder }),
         false => bail!("{} was not read", dataset.display()),
     }
 }

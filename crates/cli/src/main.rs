@@ -58,6 +58,7 @@ mod starting_thread;
 mod status;
 mod support;
 mod symbolize;
+mod temporary_folder;
 mod test_sections;
 mod triggers;
 mod trim;
