@@ -150,6 +150,29 @@ fn a_signal_takes_a_snapshot_each_time() {
     assert_eq!(counted(&trace), (30, 0));
 }
 
+/// A container that was killed starts again with the same name: what it has left stays.
+#[test]
+fn a_recording_with_the_same_name_keeps_the_snapshots_of_the_one_before() {
+    let folder = Folder::new();
+    let trace = folder.join("ledger.htz");
+    for (number, blocks) in [(1, 10), (2, 25)] {
+        let mut program = recorded(&trace, &["--snapshot-when", "sigusr1"]);
+        program.tell(&format!("+{blocks} 48"));
+        process::signal("USR1", &[program.pid]);
+        let snapshot = folder.join(&format!("ledger.snapshot-{number}.htz"));
+        process::wait_for("the snapshot", || snapshot.exists().then_some(()));
+        assert_eq!(counted(&snapshot), (blocks, 0));
+        assert_eq!(program.finish().0, 0);
+    }
+    assert_eq!(counted(&folder.join("ledger.snapshot-1.htz")), (10, 0));
+    // All of them together have a budget, and the newest one stays.
+    let mut program = recorded(&trace, &["--snapshot-when", "sigusr1", "--snapshots-size", "1k"]);
+    program.tell("+3 48");
+    process::signal("USR1", &[program.pid]);
+    process::wait_for("one snapshot", || (folder.names() == ["ledger.htz", "ledger.snapshot-3.htz"]).then_some(()));
+    assert_eq!(program.finish().0, 0);
+}
+
 /// Without that condition, it is passed on like all signals.
 #[test]
 fn a_signal_is_the_programs_own_if_nobody_asked_for_snapshots() {

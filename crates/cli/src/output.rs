@@ -16,11 +16,13 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 #[derive(Debug)]
 pub struct Output {
     pattern: PathBuf,
+    /// When the recording began, for `%t`.
+    began: SystemTime,
     place: Arc<TracePath>,
     /// The folders that we created, outermost first.
     made: Vec<PathBuf>,
@@ -55,8 +57,8 @@ fn pattern(option: Option<&Path>, program: &OsStr) -> (PathBuf, bool) {
     (PathBuf::from(named), is_kde)
 }
 
-/// Expands `%h`, `%p` and `%%`. Everything else stays.
-fn expand(pattern: &Path, host: &[u8], pid: u32) -> PathBuf {
+/// Expands `%h`, `%p`, `%t` and `%%`. Everything else stays.
+fn expand(pattern: &Path, host: &[u8], pid: u32, began: SystemTime) -> PathBuf {
     let (mut out, mut bytes) = (Vec::new(), pattern.as_os_str().as_bytes().iter().copied());
     while let Some(byte) = bytes.next() {
         match (byte, byte == b'%') {
@@ -64,12 +66,28 @@ fn expand(pattern: &Path, host: &[u8], pid: u32) -> PathBuf {
             (_, true) => match bytes.next() {
                 Some(b'h') => out.extend(host),
                 Some(b'p') => out.extend(pid.to_string().bytes()),
+                Some(b't') => out.extend(time(began).bytes()),
                 Some(b'%') => out.push(b'%'),
                 other => out.extend([b'%'].into_iter().chain(other)),
             },
         }
     }
     PathBuf::from(OsString::from_vec(out))
+}
+
+/// The time in UTC, as `20261118-093005`, so that names sort by it.
+fn time(time: SystemTime) -> String {
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // The usual calendar by Howard Hinnant's algorithm. A year begins in March, so that the leap day is its last.
+    let day_of_era = (days + 719_468) % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + (days + 719_468) / 146_097 * 400 + u64::from(month <= 2);
+    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
 impl Output {
@@ -79,11 +97,13 @@ impl Output {
         let sink = option.map(Sink::find).transpose()?.flatten();
         let hidden = sink.as_ref().map(|_| std::env::temp_dir().join("heaptrack"));
         let (pattern, is_kde) = pattern(hidden.as_deref().or(option), program);
-        let own = expand(&pattern, host().as_bytes(), std::process::id());
+        let began = SystemTime::now();
+        let own = expand(&pattern, host().as_bytes(), std::process::id(), began);
         // The file is created on the disk to which a link leads, because it is renamed to that place.
         let folder = folder_of(&behind_links(&own));
         let mut output = Output {
             pattern,
+            began,
             place: Arc::new(TracePath::new(PathBuf::new())),
             made: Vec::new(),
             is_named: false,
@@ -135,7 +155,7 @@ impl Output {
         if self.sink.is_some() {
             return Ok(self.place.path());
         }
-        let wanted = behind_links(&expand(&self.pattern, host().as_bytes(), pid));
+        let wanted = behind_links(&expand(&self.pattern, host().as_bytes(), pid, self.began));
         fs::create_dir_all(folder_of(&wanted))?;
         let _one_at_a_time = lock_folder(&folder_of(&wanted));
         let path = similar_names(&wanted).find(|path| !is_being_written(path)).unwrap_or_else(|| wanted.clone());
@@ -247,7 +267,8 @@ mod tests {
 
     fn name(option: Option<&str>) -> String {
         let (pattern, _) = pattern(option.map(Path::new), OsStr::new("/usr/bin/my %p"));
-        expand(&pattern, b"box", 42).to_string_lossy().into_owned()
+        let began = SystemTime::UNIX_EPOCH + Duration::from_secs(1_709_210_096);
+        expand(&pattern, b"box", 42, began).to_string_lossy().into_owned()
     }
 
     #[test]
@@ -260,7 +281,17 @@ mod tests {
         assert_eq!(name(Some("x.htz")), "x.htz");
         assert_eq!(name(Some("%h-%p.%%.%q%")), "box-42.%.%q%.htz");
         assert_eq!(name(Some("kde.zst")), "kde.zst.htz");
+        assert_eq!(name(Some("a/%h.%t")), "a/box.20240229-123456.htz");
         assert!(pattern(Some(Path::new("kde.gz")), OsStr::new("x")).1);
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let of = |seconds| time(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(of(0), "19700101-000000");
+        assert_eq!(of(951_782_399), "20000228-235959");
+        assert_eq!(of(951_782_400), "20000229-000000");
+        assert_eq!(of(4_102_444_799), "20991231-235959");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct RecordingOptions {
-    /// Where to write the trace; %h = host, %p = pid of the program; .htz is added.
+    /// Where to write the trace; %h = host, %p = pid of the program, %t = time of the start (UTC); .htz is added.
     #[arg(short, long, value_name = "NAME")]
     pub output: Option<PathBuf>,
     /// Print errors only.

@@ -3,7 +3,8 @@
 //!
 //! Receives: conditions, and the trace that is being written. Returns: traces beside it, `NAME.snapshot-1.htz` and so on. Must
 //! hold: the recording never waits for a snapshot; all snapshots together stay below their budget, and the oldest are
-//! removed first; a snapshot appears whole or not at all.
+//! removed first; a snapshot appears whole or not at all, and replaces none. A container that was killed starts again with
+//! the same name of the trace, so snapshots of earlier recordings with that name count too.
 //!
 //! ```text
 //! armed ---- the condition holds, and the last snapshot is a minute old ----> a snapshot, fired
@@ -22,6 +23,8 @@ use cgroup::Cgroup;
 use collector::{Stats, TracePath};
 use condition::Measured;
 use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,13 +58,7 @@ impl Triggers {
         let mut watcher = Watcher {
             conditions: options.snapshot_when.iter().map(|condition| (*condition, false)).collect(),
             cgroup: Cgroup::of(pid),
-            taken: Taken {
-                place,
-                budget: options.snapshots_size,
-                quiet: options.quiet,
-                next: 1,
-                kept: VecDeque::new(),
-            },
+            taken: Taken { place, budget: options.snapshots_size, quiet: options.quiet },
             last: None,
             // Nothing is known of the time before the recording.
             past: VecDeque::from([(Instant::now(), 0)]),
@@ -177,30 +174,25 @@ struct Taken {
     /// The most bytes of all snapshots.
     budget: u64,
     quiet: bool,
-    next: u32,
-    /// The oldest first, with their sizes.
-    kept: VecDeque<(PathBuf, u64)>,
 }
 
 impl Taken {
-    fn take(&mut self, condition: Condition) {
+    fn take(&self, condition: Condition) {
         let trace = self.place.path();
-        let path = numbered(&trace, self.next);
+        let last = there(&trace).last().map_or(0, |(number, _)| *number);
+        let path = numbered(&trace, last.saturating_add(1));
         match self.write(&path) {
-            Ok(bytes) => {
-                self.next += 1;
-                self.kept.push_back((path.clone(), bytes));
+            Ok(()) => {
                 if !self.quiet {
                     say(format_args!("heaptrack: {condition}: {}", path.display()));
                 }
-                self.remove_old();
+                remove_old(&trace, self.budget);
             }
             Err(error) => say(format_args!("heaptrack: {condition}: no snapshot: {error}")),
         }
     }
 
-    /// Writes a snapshot and returns its size.
-    fn write(&self, path: &Path) -> std::io::Result<u64> {
+    fn write(&self, path: &Path) -> std::io::Result<()> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let (part, file) = collector::part::create(folder)?;
         let copied = snapshot::copy(self.place.open()?, &mut std::io::BufWriter::new(&file));
@@ -209,17 +201,36 @@ impl Taken {
             let _ = std::fs::remove_file(&part);
             return Err(error);
         }
-        Ok(file.metadata()?.len())
+        Ok(())
     }
+}
 
-    /// Removes the oldest snapshots until the budget is kept. The newest one stays.
-    fn remove_old(&mut self) {
-        while self.kept.len() > 1 && self.kept.iter().map(|(_, bytes)| bytes).sum::<u64>() > self.budget {
-            if let Some((path, _)) = self.kept.pop_front() {
-                let _ = std::fs::remove_file(path);
-            }
+/// Removes the oldest snapshots until the budget is kept. The newest one stays.
+fn remove_old(trace: &Path, budget: u64) {
+    let mut kept = 0;
+    for (at, (number, bytes)) in there(trace).iter().rev().enumerate() {
+        kept += bytes;
+        if at > 0 && kept > budget {
+            let _ = std::fs::remove_file(numbered(trace, *number));
         }
     }
+}
+
+/// The snapshots beside a trace, also those of earlier recordings with its name: their numbers and sizes, the oldest first.
+fn there(trace: &Path) -> Vec<(u32, u64)> {
+    let folder = trace.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let start = crate::destination::named_after(trace, ".snapshot-");
+    let number = |name: &OsStr| {
+        let digits = name.as_bytes().strip_prefix(start.as_bytes())?.strip_suffix(b".htz")?;
+        let number: u32 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        // `03` is no name of ours.
+        (numbered(trace, number).file_name() == Some(name)).then_some(number)
+    };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.filter_map(|entry| Some((number(&entry.file_name())?, entry.metadata().ok()?.len())));
+    let mut found: Vec<(u32, u64)> = files.collect();
+    found.sort_unstable();
+    found
 }
 
 /// `a/x.htz` becomes `a/x.snapshot-3.htz`.
@@ -230,11 +241,33 @@ fn numbered(trace: &Path, number: u32) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::temporary_folder::TemporaryFolder;
 
     #[test]
     fn snapshots_are_numbered_beside_the_trace() {
         assert_eq!(numbered(Path::new("a/heaptrack.x.1.htz"), 3), Path::new("a/heaptrack.x.1.snapshot-3.htz"));
         assert_eq!(numbered(Path::new("x.htz"), 12), Path::new("x.snapshot-12.htz"));
+    }
+
+    #[test]
+    fn snapshots_of_earlier_recordings_count_and_the_oldest_go_first() {
+        let folder = TemporaryFolder::create(&std::env::temp_dir(), "heaptrack-triggers").unwrap();
+        let trace = folder.path().join("shop.htz");
+        assert_eq!(there(&trace), []);
+        let sizes = [("shop.snapshot-2.htz", 40), ("shop.snapshot-10.htz", 20), ("shop.snapshot-9.htz", 30)];
+        let others =
+            ["shop.snapshot-03.htz", "shop.snapshot.htz", "shop.htz", "shop2.snapshot-7.htz", "shop.snapshot-x.htz"];
+        for (name, size) in sizes.into_iter().chain(others.map(|name| (name, 1000))) {
+            std::fs::write(folder.path().join(name), vec![0; size]).unwrap();
+        }
+        assert_eq!(there(&trace), [(2, 40), (9, 30), (10, 20)]);
+        remove_old(&trace, 90);
+        assert_eq!(there(&trace).len(), 3);
+        remove_old(&trace, 89);
+        assert_eq!(there(&trace), [(9, 30), (10, 20)]);
+        remove_old(&trace, 0);
+        assert_eq!(there(&trace), [(10, 20)]);
+        assert!(others.iter().all(|name| folder.path().join(name).exists()));
     }
 
     #[test]
