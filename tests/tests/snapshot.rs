@@ -207,6 +207,23 @@ fn a_signal_to_an_attached_recorder_takes_a_snapshot() {
     assert_eq!(program.finish().0, 0);
 }
 
+/// Where no cgroup can be seen, the conditions about it are named.
+#[test]
+fn a_condition_that_cannot_hold_is_named() {
+    let folder = Folder::new();
+    let script = "mount -t tmpfs none /sys/fs/cgroup; exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "--propagation", "private", "sh", "-ec", script, "sh"]).arg(heaptrack());
+    command.args(["-q", "--snapshot-when", "cgroup=95%,heap=1G,pressure=10%", "-o"]).arg(folder.join("x")).arg("true");
+    let done = command.output().unwrap();
+    let text = String::from_utf8(done.stderr).unwrap();
+    let first =
+        "heaptrack: --snapshot-when cgroup=95% does not hold, because the program has no cgroup with a memory limit";
+    assert_eq!(text.lines().next(), Some(first));
+    let second = "heaptrack: --snapshot-when pressure=10% does not hold, because no memory pressure is known of the program's cgroup";
+    assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), [second], "{text}");
+}
+
 #[test]
 fn a_condition_that_is_none_is_refused() {
     for (options, words) in [

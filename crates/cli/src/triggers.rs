@@ -55,9 +55,13 @@ impl Triggers {
         pid: u32,
         asked: Arc<AtomicBool>,
     ) -> Option<Self> {
+        let cgroup = Cgroup::of(pid);
+        for reason in options.snapshot_when.iter().filter_map(|condition| condition.lacks(cgroup.as_ref())) {
+            say(format_args!("heaptrack: --snapshot-when {reason}"));
+        }
         let mut watcher = Watcher {
             conditions: options.snapshot_when.iter().map(|condition| (*condition, false)).collect(),
-            cgroup: Cgroup::of(pid),
+            cgroup,
             taken: Taken { place, budget: options.snapshots_size, quiet: options.quiet },
             last: None,
             // Nothing is known of the time before the recording.

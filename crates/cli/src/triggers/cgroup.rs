@@ -37,16 +37,20 @@ impl Cgroup {
         existing(root.to_owned(), two, "memory.current").map(Cgroup::Two)
     }
 
-    /// The bytes in use, and the limit. `None` without a limit.
+    /// The bytes in use, and the limit. A limit of a cgroup around it holds too, with all that is used in there. The one that is
+    /// nearest to its limit counts. `None` without any limit.
     pub fn memory(&self) -> Option<(u64, u64)> {
-        let number = |folder: &Path, file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok();
-        let (used, limit) = match self {
-            Cgroup::One(folder) => (number(folder, "memory.usage_in_bytes")?, number(folder, "memory.limit_in_bytes")?),
+        let (folder, used, limit) = match self {
+            Cgroup::One(folder) => (folder, "memory.usage_in_bytes", "memory.limit_in_bytes"),
             // Without a limit it says `max`, which is no number.
-            Cgroup::Two(folder) => (number(folder, "memory.current")?, number(folder, "memory.max")?),
+            Cgroup::Two(folder) => (folder, "memory.current", "memory.max"),
         };
+        let number = |folder: &Path, file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok();
+        let numbers = folder.ancestors().filter_map(|folder| Some((number(folder, used)?, number(folder, limit)?)));
         // Version 1 has a number near 2^63 if there is no limit.
-        (limit < 1 << 60).then_some((used, limit))
+        let limited = numbers.filter(|(_, limit)| *limit < 1 << 60);
+        let share = |(used, limit): &(u64, u64)| *used as f64 / *limit as f64;
+        limited.max_by(|one, other| share(one).total_cmp(&share(other)))
     }
 
     /// The share of the last ten seconds in which some task waited for memory, in percent. Version 1 knows it for the whole
@@ -116,6 +120,22 @@ mod tests {
         assert_eq!(cgroup.memory(), Some((10, 40)));
         root.put("memory.pressure", "some avg10=2.50 avg60=1.00 avg300=0.00 total=1\nfull avg10=9.00 avg60=0.00\n");
         assert_eq!(cgroup.pressure(), Some(2.5));
+    }
+
+    #[test]
+    fn a_limit_around_the_cgroup_holds_too() {
+        let root = Folder::new("around");
+        for (folder, used, limit) in
+            [(".", "900", "max"), ("pod", "800", "1000"), ("pod/shop", "300", "400"), ("pod/shop/x", "30", "max")]
+        {
+            root.put(&format!("{folder}/memory.current"), used);
+            root.put(&format!("{folder}/memory.max"), limit);
+        }
+        let of = |path: &str| Cgroup::find(&format!("0::/{path}\n"), &root.0).unwrap();
+        assert_eq!(of("").memory(), None);
+        assert_eq!(of("pod/shop/x").memory(), Some((800, 1000)));
+        root.put("pod/shop/memory.current", "390");
+        assert_eq!(of("pod/shop/x").memory(), Some((390, 400)));
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! The conditions of `--snapshot-when`.
+use super::cgroup::Cgroup;
 use crate::status::Bytes;
 use analysis::parse_size;
 use std::fmt;
@@ -12,7 +13,7 @@ pub enum Condition {
     Heap(u64),
     /// The live blocks have grown by at least this within a minute.
     Growth(u64),
-    /// The program's cgroup uses at least this share of its limit.
+    /// The program's cgroup, or one around it, uses at least this share of its limit.
     Cgroup(f64),
     /// Tasks of the program's cgroup waited for memory for at least this share of the last ten seconds.
     Pressure(f64),
@@ -52,6 +53,19 @@ impl Condition {
             "pressure" => Condition::Pressure(share()?),
             _ => return Err(bad()),
         })
+    }
+
+    /// Why the condition cannot hold as long as nothing changes for the program.
+    pub fn lacks(&self, cgroup: Option<&Cgroup>) -> Option<String> {
+        match self {
+            Condition::Cgroup(percent) if cgroup.and_then(Cgroup::memory).is_none() => {
+                Some(format!("cgroup={percent}% does not hold, because the program has no cgroup with a memory limit"))
+            }
+            Condition::Pressure(percent) if cgroup.and_then(Cgroup::pressure).is_none() => Some(format!(
+                "pressure={percent}% does not hold, because no memory pressure is known of the program's cgroup"
+            )),
+            _ => None,
+        }
     }
 
     pub fn holds(&self, measured: &Measured) -> bool {
@@ -107,6 +121,18 @@ mod tests {
         ] {
             assert!(Condition::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn without_a_cgroup_two_conditions_cannot_hold() {
+        let lacks = |text: &str| Condition::parse(text).unwrap().lacks(None);
+        for text in ["rss=1", "heap=1", "growth=1", "sigusr1"] {
+            assert_eq!(lacks(text), None);
+        }
+        let reason = "does not hold, because the program has no cgroup with a memory limit";
+        assert_eq!(lacks("cgroup=95%"), Some(format!("cgroup=95% {reason}")));
+        let reason = "does not hold, because no memory pressure is known of the program's cgroup";
+        assert_eq!(lacks("pressure=0.5%"), Some(format!("pressure=0.5% {reason}")));
     }
 
     #[test]
