@@ -1,7 +1,10 @@
 //! Checks the documents. Every command in a block marked `sh run` is run, in order, in a copy of the page's example.
-//! `docs/names.rs` checks that every path and every test that a document names exists.
+//! `docs/names.rs` checks that every path and every test that a document names exists, `docs/options.rs` that the options in
+//! commands for production exist.
 #[path = "docs/names.rs"]
 mod names;
+#[path = "docs/options.rs"]
+mod options;
 
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::workspace;
