@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle, Scope};
 use std::time::Duration;
 use symbols::Search;
 
@@ -79,7 +79,7 @@ impl Starting {
             plain_files: Arc::default(),
         };
         let stopped = Arc::clone(&stop);
-        let builder = std::thread::Builder::new().name("heaptrack-starts".into());
+        let builder = Builder::new().name("heaptrack-starts".into());
         let thread = builder.spawn(move || work.run(&stopped)).ok()?;
         hub.hub().answers_starts.store(1, Ordering::Release);
         hub.hub().loading_patience_ms.store(patience_ms(may_ask_servers), Ordering::Release);
@@ -116,6 +116,17 @@ impl Drop for Starting {
     }
 }
 
+/// Runs `work` on a new thread, or on this one if no thread can be started: then other processes wait meanwhile.
+fn run_on_thread<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    builder: Builder,
+    work: impl FnOnce() + Clone + Send + 'scope,
+) {
+    if builder.spawn_scoped(scope, work.clone()).is_err() {
+        work();
+    }
+}
+
 fn wake(request: &StartRequest) {
     let _ = futex::wake(&request.step, futex::Flags::empty(), 1);
 }
@@ -147,7 +158,7 @@ impl Work {
                 };
                 let (requests, asking) = self.hub.wait_for_questions(LOOK_EVERY, is_busy);
                 for request in requests {
-                    let builder = std::thread::Builder::new().name("heaptrack-start".into());
+                    let builder = Builder::new().name("heaptrack-start".into());
                     if builder.spawn_scoped(scope, || self.answer(request)).is_err() {
                         refuse(request);
                     }
@@ -157,12 +168,11 @@ impl Work {
                 for mapping in asking {
                     let Some(one) = self.served(&mut served, mapping) else { continue };
                     one.is_busy.store(true, Ordering::Release);
-                    let answer = move || {
+                    let builder = Builder::new().name("heaptrack-patch".into());
+                    run_on_thread(scope, builder, move || {
                         one.modules.lock().unwrap_or_else(PoisonError::into_inner).answer_if_asked();
                         one.is_busy.store(false, Ordering::Release);
-                    };
-                    // If there is no thread, the process waits until its patience is over.
-                    let _ = std::thread::Builder::new().name("heaptrack-patch".into()).spawn_scoped(scope, answer);
+                    });
                 }
             }
         });
@@ -263,4 +273,25 @@ fn join(offered: &Offered, pid: u32) {
     let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     origin.exe.store(store(exe.as_os_str().as_bytes()), Ordering::Relaxed);
     offered.join(pid, attach::parent(pid).unwrap_or(0));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn work_is_done_once_with_and_without_a_thread() {
+        // No address space has room for this stack, so the thread cannot be started.
+        for (stack, is_here) in [(1 << 20, false), (1 << 60, true)] {
+            let (done, here) = (AtomicUsize::new(0), std::thread::current().id());
+            std::thread::scope(|scope| {
+                run_on_thread(scope, Builder::new().stack_size(stack), || {
+                    done.fetch_add(1, Ordering::Relaxed);
+                    assert_eq!(std::thread::current().id() == here, is_here);
+                });
+            });
+            assert_eq!(done.into_inner(), 1);
+        }
+    }
 }
