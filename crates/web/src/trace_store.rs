@@ -163,7 +163,7 @@ impl TraceStore {
         let table = self.table(trace, open);
         match beside {
             Some(other) => {
-                let other = self.open_table(other, query.domain)?;
+                let other = self.comparable_table(other, query.domain)?;
                 answer(view, open, &table, &table.beside(&other, query))
             }
             None => answer(view, open, &table, query),
