@@ -5,8 +5,9 @@ import { bin, check, equal, has, holds, print, rows, settled, trace, traces, vis
 
 /** Starts a recording with its page. Returns its process, the page's address, and what it says. */
 const started = async (name, options, script) => {
+  // The shell reads from a socket, and would run the start file of the user, as one that is called over a network.
   const env = { ...process.env, DISPLAY: "", BROWSER: undefined, WAYLAND_DISPLAY: "" };
-  const child = spawn(bin, ["--live", ...options, "-o", join(traces, name), "/bin/bash", "-c", script], { stdio: ["pipe", "pipe", "pipe"], env });
+  const child = spawn(bin, ["--live", ...options, "-o", join(traces, name), "/bin/bash", "--norc", "-c", script], { stdio: ["pipe", "pipe", "pipe"], env });
   const live = { child, said: "", out: "" };
   child.stdout.on("data", (text) => (live.out += text));
   live.ended = new Promise((done) => child.once("exit", (code) => done(code)));

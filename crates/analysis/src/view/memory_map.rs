@@ -97,10 +97,14 @@ fn owner_of(map: &MemoryMap, cell: &MapCell, definitions: &Definitions) -> MapOw
 pub fn map_regions(map: &MemoryMap, definitions: &Definitions) -> Vec<MapRegion> {
     let mut regions: Vec<MapRegion> = Vec::new();
     for cell in &map.cells {
-        let owner = owner_of(map, cell, definitions);
+        let is_allocators = |kind: &str| [part_kind::BLOCKS, part_kind::FREE].contains(&kind);
+        let mut owner = owner_of(map, cell, definitions);
+        // Most pages of a cell may be free, but where a block lives, the region is called after the blocks.
+        if cell.live_bytes > 0 && is_allocators(&owner.kind) {
+            part_kind::BLOCKS.clone_into(&mut owner.kind);
+        }
         // Free pages between blocks do not end a region.
         let is_of = |region: &MapRegion| {
-            let is_allocators = |kind: &str| [part_kind::BLOCKS, part_kind::FREE].contains(&kind);
             region.owner.name == owner.name
                 && (region.owner.kind == owner.kind
                     || (is_allocators(&region.owner.kind) && is_allocators(&owner.kind)))
@@ -178,4 +182,31 @@ fn named(map: &MemoryMap, cell: &MapCell, definitions: &Definitions, table: &Sta
     let site = definitions.site_of(cell.stack).filter(|_| cell.live_bytes > 0 && owner.kind == part_kind::BLOCKS);
     let function = site.map(|site| label(table, table.level(blamed_node(table, site))));
     MapOwner { function, ..owner }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_with_live_blocks_is_called_after_them() {
+        let cell = |start: u64, live_bytes, kind| MapCell {
+            start: start << 16,
+            pages: 16,
+            resident_pages: 16,
+            live_bytes,
+            kind,
+            ..MapCell::default()
+        };
+        let names = vec![part_kind::BLOCKS.to_owned(), part_kind::FREE.to_owned()];
+        // The kind of a cell is that of most of its pages.
+        for cells in [vec![cell(1, 60_000, 0), cell(2, 64, 1), cell(3, 0, 1)], vec![cell(1, 0, 1), cell(2, 64, 1)]] {
+            let map = MemoryMap { names: names.clone(), cells, ..MemoryMap::default() };
+            let regions = map_regions(&map, &Definitions::default());
+            assert_eq!(regions.len(), 1, "{regions:?}");
+            assert_eq!(regions[0].owner.kind, part_kind::BLOCKS);
+        }
+        let map = MemoryMap { names, cells: vec![cell(1, 0, 1)], ..MemoryMap::default() };
+        assert_eq!(map_regions(&map, &Definitions::default())[0].owner.kind, part_kind::FREE);
+    }
 }
