@@ -1,4 +1,4 @@
-//! Who owns the memory if a wrapper of the allocator calls other functions, on stacks made by hand.
+//! The owner of the memory if a wrapper of the allocator calls other functions, on stacks made by hand.
 #![allow(clippy::unwrap_used, reason = "a test")]
 use analysis::{CodeClasses, Engine, Query, StackTable, Suppressions};
 use format::*;
@@ -70,7 +70,7 @@ fn pool(users: usize) -> StackTable {
 }
 
 /// Twelve callers make `pool_get` a wrapper by its numbers, nine do not. If both traces are compared, it is one in both,
-/// but only right above the allocator: nobody named it, so `refill` keeps its memory.
+/// but only right above the allocator: the user did not name it, so `refill` keeps its memory.
 #[test]
 fn a_wrapper_that_was_found_in_one_trace_counts_for_one_frame_in_both() {
     let (large, small) = (pool(12), pool(9));

@@ -106,7 +106,7 @@ enum Cause {
 }
 
 impl Cause {
-    /// How a session has ended that nobody asked to end.
+    /// How a session has ended without a request to end it.
     fn ending(self) -> &'static str {
         if self == Cause::AllOver { "all processes have ended" } else { "the program has ended, or become another one" }
     }

@@ -268,7 +268,7 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// Nobody asked for the parts.
+/// The user did not ask for the parts.
 const NOT_OF_SAMPLES: &str = "a recording with --sample has no parts of the resident memory, unless --memory-every says how often to measure them";
 /// An older version recorded the trace, the program ended within the first 50 ms, or measuring was off.
 pub(crate) const NEVER: &str = "the trace has no parts of the resident memory";
