@@ -216,7 +216,7 @@ fn few_samples_of_a_place_give_no_verdict() {
     assert!(clear > 3 && unclear > 3, "{clear} and {unclear}");
 }
 
-/// Without all blocks, nobody knows how much of the allocator's memory is free.
+/// Without all blocks, it is not known how much of the allocator's memory is free.
 #[test]
 fn memory_of_a_sample_is_not_divided_into_live_and_free() {
     let folder = Folder::new();

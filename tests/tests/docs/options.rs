@@ -1,5 +1,5 @@
-//! Every option in the page about production, in the manifests for Kubernetes and in the unit for systemd exists: nobody tries
-//! these commands before they are needed.
+//! Every option in the page about production, in the manifests for Kubernetes and in the unit for systemd exists. Users first try
+//! these commands when they need them.
 use heaptrack_tests::run::heaptrack;
 use heaptrack_tests::targets::workspace;
 use std::collections::BTreeSet;
